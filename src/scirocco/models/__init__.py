@@ -8,7 +8,7 @@ from scirocco.models import fits
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
 from scirocco.models.glmm import GLMM
-from scirocco.models.graph import StochasticBlockModel, held_out_links
+from scirocco.models.graph import MixedMembership, StochasticBlockModel, held_out_links
 from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
 from scirocco.models.lda.describing import choose_topics
@@ -35,6 +35,7 @@ __all__ = [
     "GaussianMixture",
     "LinearRegression",
     "LogisticRegression",
+    "MixedMembership",
     "NegativeBinomialRegression",
     "PoissonRegression",
     "SoftmaxRegression",
@@ -55,7 +56,7 @@ KINDS: dict[str, Any] = {
     for kind in (
         *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
         *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StochasticBlockModel),
-        StudentRegression,
+        *(MixedMembership, StudentRegression),
     )
 }
 """The models by their names in records: a file names a model, never a module."""

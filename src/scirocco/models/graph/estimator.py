@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.arrays import ArraySource
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import fits
-from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.graph.edges import Array, Graph, GraphLike, pair_numbers, read
+from scirocco.models.graph.base import Chains, GraphModel
+from scirocco.models.graph.edges import Array, Graph
 from scirocco.models.graph.gibbs import BlockChain, Network, Prior, network, num_batches
-from scirocco.models.graph.links import Nodes
 from scirocco.models.graph.results import Results
 from scirocco.models.graph.starts import Starts
 from scirocco.models.view import View
-from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 
-KIND = fits.Kind("StochasticBlockModel", "a block model", "block_model")
 LIKELIHOODS = ("poisson", "bernoulli")
-_MOST_BLOCKS, _MOST_STARTS, _BATCH = 2_000, 1_000, 10_000
-_LEAST_EPOCHS, _MOST_EPOCHS, _WORK, _START_WORK = 100, 4_000, 10**9, 2 * 10**7
-_ADVICE = (
-    "Chains that found different blocks rarely mix: use fewer blocks, raise `num_starts`, or a longer fit "
-    "(num_epochs). `co_membership` and `predict_proba` average over all of them."
-)
+_MOST_BLOCKS, _MOST_STARTS, _START_WORK = 2_000, 1_000, 2 * 10**7
 
 
-class StochasticBlockModel(fits.Conventions, Results):
+class StochasticBlockModel(Results, GraphModel):
     r"""Stochastic block model: nodes of a block link in the same way; posterior draws.
 
     Node i is in block :math:`z_i`, and the edges of a pair are :math:`A_{ij} ~ Poisson(θ_i θ_j ω_{z_i z_j})`
@@ -96,6 +84,12 @@ class StochasticBlockModel(fits.Conventions, Results):
     array([1., 0.])
     """
 
+    _kind: ClassVar[fits.Kind] = fits.Kind("StochasticBlockModel", "a block model", "block_model")
+    _watched: ClassVar[tuple[str, ...]] = ("block_matrix", "shares")
+    _advice: ClassVar[str] = (
+        "Chains that found different blocks rarely mix: use fewer blocks, raise `num_starts`, or a longer fit "
+        "(num_epochs). `co_membership` and `predict_proba` average over all of them."
+    )
     _estimator_type: ClassVar[str | None] = "clusterer"
 
     def __init__(
@@ -122,128 +116,13 @@ class StochasticBlockModel(fits.Conventions, Results):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    def fit(
-        self,
-        graph: GraphLike,
-        y: object = None,
-        *,
-        nodes: Any = None,
-        held_out: Any = None,
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
-    ) -> StochasticBlockModel:
-        """Sample from the posterior given a network.
-
-        Parameters
-        ----------
-        graph
-            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, a data frame or a CSV file; a SciPy
-            sparse adjacency matrix; a networkx or igraph graph. Nodes are texts or integers. Self-loops are dropped.
-            Pairs that occur several times count once, unless there are weights, which are added: whole numbers >= 0.
-        y
-            Ignored.
-        nodes
-            The names of all nodes (or their number, for 0 to n - 1), if some have no edge and the input does not name
-            them. A node without edges belongs to the blocks with few edges.
-        held_out
-            Pairs (pairs, 2) that are not used: whether they have an edge is treated as unknown.
-        num_steps, num_epochs, max_seconds
-            The length of the run, including burn-in; give at most one of the three. An epoch draws all blocks once. By
-            default `num_samples` times `thin` steps after the burn-in if `thin` is given, otherwise 100 epochs, up to
-            4,000 for small networks.
-        store, resume, overwrite, callbacks, progress
-            As for `sc.sample`.
-        """
-        found = read(graph, self.directed, nodes)
-        prior = self._prior(found)
-        unseen = None if held_out is None else self._unseen(held_out, found)
-        batch = _BATCH if self.batch_size is None else _checks.positive_int(self.batch_size, "batch_size")
-        length = fits.check_length(
-            num_steps,
-            num_epochs,
-            max_seconds,
-            num_rows=num_batches(found.num_nodes, batch),
-            batch_size=1,
-            default_epochs=min(
-                _MOST_EPOCHS, max(_LEAST_EPOCHS, _WORK // (len(found.source) * prior.num_blocks))
-            ),
-            planned_steps=fits.planned_steps(*self._draws_wanted()),
-        )
-        net = network(found, prior, unseen)
-        fit, words = self._fit(found, prior, net, batch, length)
-        if store is None:
-            fit.warn_if_large("Pass a `store`, or fewer draws (num_samples).")
-        told = Nodes(found.names, found.num_nodes, found.directed, prior.poisson)
-        run = fits.run_fit(
-            fit,
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=as_callbacks(callbacks),
-            progress=progress,
-            extra=self._extra(told),
-        )
-        if run.status == "interrupted" and not run.num_draws:
-            raise KeyboardInterrupt
-        self._settle(dataclasses.replace(run, preparation={"chosen": words}), told)
-        if "draws_" in self.__dict__:
-            watched = {name: self.draws_[name] for name in ("block_matrix", "shares")}
-            warn_if_unmixed(watched, "block model", _ADVICE)
-        return self
-
     def report_view(self, run: Run | None = None, **options: Any) -> View:
         """Contents of a report, see `scirocco.models.view`."""
         from scirocco.models.graph import view
 
         return view.view(self, run)
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ, with the blocks of all draws in one order."""
-        self._check_fitted()
-        return fits.to_arviz(KIND, self.run_, self.draws_, dict(self.run_.stats), self._coordinates())
-
-    # -- on disk ------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings and names of nodes; no pickles and no code."""
-        self._check_fitted()
-        draws = {name: np.asarray(values) for name, values in (self.run_.draws or {}).items()}
-        stats = {name: np.asarray(values) for name, values in self.run_.stats.items()}
-        fits.save(KIND, draws, stats, {"sampler": "gibbs"}, self._extra(self.nodes_), path, overwrite)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> StochasticBlockModel:
-        """Load a model from `save`, or from the `store` of a fit, finished or not."""
-        from scirocco.run.loading import load
-
-        extra = fits.load(KIND, path).extra
-        model = cls(**{name: decode(value, name) for name, value in extra["params"].items()})
-        known = extra["nodes"]
-        names = None if known["names"] is None else tuple(known["names"])
-        model._settle(load(path), Nodes(**(known | {"names": names})))
-        return model
-
     # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _extra(self, nodes: Nodes) -> dict[str, Any]:
-        params = {
-            name: encode(value.item() if isinstance(value, np.generic) else value)
-            for name, value in self.get_params().items()
-        }
-        return {
-            "params": params,
-            "nodes": nodes._asdict() | {"names": None if nodes.names is None else list(nodes.names)},
-        }
-
-    def _draws_wanted(self) -> tuple[int, float, int | None]:
-        """`num_samples`, `num_burnin` and `thin`, checked."""
-        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
 
     def _prior(self, graph: Graph) -> Prior:
         num = _checks.positive_int(self.num_blocks, "num_blocks")
@@ -291,12 +170,6 @@ class StochasticBlockModel(fits.Conventions, Results):
             )
         return edges, pairs
 
-    def _unseen(self, held_out: Any, graph: Graph) -> Array:
-        pairs = pair_numbers(held_out, graph.names, graph.num_nodes)
-        if np.any(pairs[:, 0] == pairs[:, 1]):
-            raise InvalidValueError("`held_out` contains a pair of a node with itself.")
-        return pairs
-
     def _starts(self, graph: Graph, num: int) -> int:
         if self.num_starts is None:
             return int(np.clip(_START_WORK // (len(graph.source) * num), 1, 8))
@@ -305,42 +178,25 @@ class StochasticBlockModel(fits.Conventions, Results):
             raise InvalidValueError(f"`num_starts` must be at most {_MOST_STARTS:,}, got {starts:,}.")
         return starts
 
-    def _fit(
-        self, graph: Graph, prior: Prior, net: Network, batch: int, length: fits.Length
-    ) -> tuple[fits.Fit, str]:
-        """The fit, and what was chosen in words."""
-        num_samples, num_burnin, thin = self._draws_wanted()
-        num_chains = _checks.positive_int(self.num_chains, "num_chains")
+    @property
+    def _width(self) -> int:
+        return int(self.num_blocks)
+
+    def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
+        prior = self._prior(graph)
+        net = network(graph, prior, unseen)
         seed = _checks.positive_int(self.seed, "seed", minimum=0)
         num_starts = self._starts(graph, prior.num_blocks)
         starts = Starts(prior, net, num_starts, seed)
-        arrays = {"source": graph.source, "target": graph.target, "weight": graph.weight, "unseen": net.first}
-        known = {**prior._asdict(), "directed": graph.directed, "num_nodes": graph.num_nodes}
-
-        def make(number: int) -> BlockChain:
-            chain = BlockChain(prior, net, starts, batch, seed, number)
-            if length.max_seconds is not None:  # it is for sampling, not for compiling and short chains
-                chain.advance(0)
-            return chain
-
-        fit = fits.Fit(
-            KIND,
-            {"sampler": "gibbs", **known, "batch_size": batch, "num_starts": num_starts},
-            lambda: "-".join(
-                ArraySource({name: part}).fingerprint() for name, part in arrays.items() if len(part)
-            ),
-            len(graph.source),
+        known = {**prior._asdict(), "batch_size": batch, "num_starts": num_starts}
+        words = _words(graph, prior, batch, num_starts)
+        return Chains(
+            known,
             _spec(prior, net),
-            lambda: [make(number) for number in range(num_chains)],
-            num_chains,
-            num_samples,
-            seed,
-            length,
-            num_burnin,
-            thin,
-            capacity=8 if graph.num_nodes < 10_000 else 1,
+            lambda number: BlockChain(prior, net, starts, batch, seed, number),
+            words,
+            prior.poisson,
         )
-        return fit, _words(graph, prior, batch, num_starts)
 
 
 def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:

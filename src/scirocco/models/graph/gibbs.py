@@ -214,7 +214,7 @@ class Blocks:
             prior.concentration,
             prior.shape,
             power,
-            _words(words),
+            seed_words(words),
         )
 
     def impute(self, nodes: Array, rates: Array, words: tuple[int, int]) -> None:
@@ -235,7 +235,7 @@ class Blocks:
             prior.corrected,
             prior.shape,
             self._drawn,
-            _words(words),
+            seed_words(words),
         )
 
     def draw(self, rng: np.random.Generator) -> Array:
@@ -269,13 +269,23 @@ class Blocks:
         return logs
 
 
-def _below(nodes: Array, num: int) -> Array:
-    return nodes[nodes < num]
+def batches_of(rng: np.random.Generator, num: int, batches: int) -> list[Array]:
+    """Batches of a pass over all nodes. Runs of nodes stay together, for the cache."""
+    run = int(np.clip(num // (8 * batches), 1, _RUN))
+    parts = np.array_split(run * rng.permutation(-(-num // run)), batches)
+    nodes = [(part[:, None] + np.arange(run)).ravel() for part in parts]
+    return [part[part < num] for part in nodes]
 
 
-def _words(words: tuple[int, int]) -> tuple[Any, Any]:
+def seed_words(words: tuple[int, int]) -> tuple[Any, Any]:
+    """The seed of a stream of the kernels."""
     found = np.array(words, np.uint64)
     return found[0], found[1]
+
+
+def generator(words: tuple[int, int]) -> np.random.Generator:
+    """A generator of NumPy that depends on the two words alone."""
+    return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
 
 
 class BlockChain:
@@ -296,33 +306,22 @@ class BlockChain:
         for _ in range(num_steps):
             number, place = divmod(self.number, self.batches)
             if self._pass is None or self._pass[0] != number:
-                self._pass = (number, self._order(number))
+                rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
+                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
             nodes = self._pass[1][place]
             self.blocks.move(nodes, self.rates, self._words(BlockPurpose.BLOCKS))
             self.blocks.impute(nodes, self.rates, self._words(BlockPurpose.UNSEEN))
-            self.rates = self.blocks.draw(self._rng(BlockPurpose.MATRIX))
+            self.rates = self.blocks.draw(generator(self._words(BlockPurpose.MATRIX)))
             self.number += 1
-
-    def _order(self, number: int) -> list[Array]:
-        """Batches of a pass: they depend on its number alone. Runs of nodes stay together, for the cache."""
-        rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-        num = self.net.num_nodes
-        run = int(np.clip(num // (8 * self.batches), 1, _RUN))
-        firsts = run * rng.permutation(-(-num // run))
-        parts = np.array_split(firsts, self.batches)
-        return [_below((part[:, None] + np.arange(run)).ravel(), num) for part in parts]
 
     def _words(self, purpose: int) -> tuple[int, int]:
         return self.seed, self.number * _STREAMS + purpose
-
-    def _rng(self, purpose: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(key=np.array(self._words(purpose), np.uint64)))
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Blocks, their shares, the block matrix, propensities, and statistics."""
         blocks = self.blocks
         assert blocks is not None
-        rng = self._rng(BlockPurpose.DRAW)
+        rng = generator(self._words(BlockPurpose.DRAW))
         shares = rng.dirichlet(self.prior.concentration + blocks.sizes)
         draws = {"blocks": blocks.z.copy(), "shares": shares, "block_matrix": self.rates}
         if self.prior.corrected:

@@ -14,6 +14,7 @@ from scirocco.run import Run
 
 if TYPE_CHECKING:
     from scirocco.models.graph.estimator import StochasticBlockModel
+    from scirocco.models.graph.mixed import MixedMembership
 
 _INTERVAL, _MOST_NODES, _MOST_CHARTED, _LABELLED = 0.9, 50, 30, 30
 
@@ -39,8 +40,46 @@ def view(model: StochasticBlockModel, run: Run | None) -> View:
         size_of(run, "blocks", matrix.shape[-1]).replace(" rows", " edges"),
         with_draws(run, draws),
         about,
-        sections=lambda seen: [_blocks(model), _matrix(model), _nodes(model)],
+        sections=lambda seen: [_blocks(model), _matrix(model), _nodes(model, model.memberships())],
     )
+
+
+def mixed(model: MixedMembership, run: Run | None) -> View:
+    """Report of communities and of nodes between them."""
+    run = own_run(model, run)
+    model._check_fitted()
+    draws = {"shares": model.draws_["shares"], "log likelihood": np.asarray(run.stats["log_likelihood"])}
+    about = "Diagnosed and plotted with the communities of all draws and chains in one order, by their share of edges."
+    chosen = run.preparation.get("chosen", "")
+    return View(
+        run,
+        "Mixed memberships",
+        size_of(run, "communities", model.draws_["shares"].shape[-1]).replace(" rows", " edges"),
+        with_draws(run, draws),
+        about + (f" Method: {chosen}." if chosen else ""),
+        sections=lambda seen: [_communities(model), _nodes(model, model.memberships_)],
+    )
+
+
+def _communities(model: MixedMembership) -> Section:
+    level = widest(math.prod(model.draws_["shares"].shape[:2]), _INTERVAL)
+    table = model.summary(level)
+    rows = [
+        [
+            f"community {k}",
+            f"{number(row['share'], 3)} ({number(row['share_low'], 3)} to {number(row['share_high'], 3)})",
+            f"{int(row['nodes']):,}",
+            f"{int(row['members']):,}",
+        ]
+        for k, row in table.iterrows()
+    ]
+    words = (
+        f"Share of the edges: posterior mean, and the central {level:.0%} in brackets. Largest: nodes for which it is "
+        "the largest membership. Members: nodes with a membership of at least 0.1."
+    )
+    head = ["community", "share", "largest", "members"]
+    found = sortable("communities", head, rows, "Communities", texts=(0, 1))
+    return Section("communities", "Communities", join([paragraph(words), found]))
 
 
 def _blocks(model: StochasticBlockModel) -> Section:
@@ -112,8 +151,7 @@ def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
     return tag("figure", drawn)
 
 
-def _nodes(model: StochasticBlockModel) -> Section:
-    shares = model.memberships()
+def _nodes(model: StochasticBlockModel | MixedMembership, shares: np.ndarray) -> Section:
     best = shares.max(axis=1)
     names = model.nodes_.listed()
     unsure = int((best < 0.9).sum())
@@ -123,8 +161,8 @@ def _nodes(model: StochasticBlockModel) -> Section:
         told = ", ".join(f"{k} ({shares[place, k]:.2f})" for k in order if shares[place, k] > 0)
         rows.append([str(names[place]), number(best[place], 3), told])
     words = (
-        f"{unsure:,} of {len(best):,} nodes are in their most probable block in less than 90 % of the draws. The "
-        f"{len(rows)} least certain:"
+        f"{unsure:,} of {len(best):,} nodes belong to one block or community with a mean membership of less than 0.9. "
+        f"The {len(rows)} least certain:"
     )
-    found = sortable("nodes", ["node", "largest", "blocks"], rows, "Nodes by certainty", texts=(0, 2))
+    found = sortable("nodes", ["node", "largest", "memberships"], rows, "Nodes by certainty", texts=(0, 2))
     return Section("nodes", "Uncertain nodes", join([paragraph(words), found]))
