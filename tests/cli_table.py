@@ -39,7 +39,7 @@ COMMANDS = {
     "hmm fit": ("{table} --out {root}/h --epochs 20 --chains 1 --threads 1", f"{NOWHERE} --out {{root}}/i"),
     "hmm show": ("{states}", NOWHERE),
     "network fit": (
-        "{edges} --out {root}/n --epochs 20 --chains 1 --starts 1",
+        "{edges} --out {root}/n --epochs 20 --chains 1 --mixed",
         f"{NOWHERE} --out {{root}}/o",
     ),
     "network show": ("{blocks} --nodes {root}/nodes.csv", NOWHERE),

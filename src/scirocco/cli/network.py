@@ -6,17 +6,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-
 from scirocco.cli import _common
 from scirocco.cli._common import JSON, drawn_so_far, print_json, say, typer, write_whole
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
+from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from scirocco.models import StochasticBlockModel
+    from scirocco.models import MixedMembership, StochasticBlockModel
+
+    Model = StochasticBlockModel | MixedMembership
 
 network_app = typer.Typer(
-    help="Block models of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run",
+    help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run",
 )
 _EDGES = "CSV, TSV, Parquet, Arrow or .npy: source, target, and a third column if edges have weights."
 
@@ -29,7 +30,10 @@ def network_fit(
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
     ],
-    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Number of blocks.")] = 2,
+    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Number of blocks or communities.")] = 2,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
+    ] = False,
     directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Without propensities of nodes (not degree-corrected).")
@@ -56,28 +60,30 @@ def network_fit(
     overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Fit a block model and store its draws in the folder RUN as it runs.
+    """Fit a block model, or mixed memberships, and store the draws in the folder RUN as it runs.
 
     Example: scirocco network fit mails.csv --blocks 20 --directed --out mails-run
     """
-    from scirocco.models import StochasticBlockModel
+    from scirocco.models import MixedMembership, StochasticBlockModel
     from scirocco.models.graph.edges import read_table
 
     length = _common.Length(steps, epochs, seconds)
     _common.check_fit(out, length, resume, overwrite)
-    options: dict[str, Any] = {
+    options: dict[str, Any] = {"num_samples": draws, "batch_size": batch_size}
+    of_blocks: dict[str, Any] = {
         "likelihood": likelihood,
-        "num_samples": draws,
-        "batch_size": batch_size,
         "num_starts": starts,
+        "directed": directed or None,
+        "degree_corrected": False if plain else None,
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    model = StochasticBlockModel(
-        blocks, degree_corrected=not plain, directed=directed, num_chains=chains, seed=seed, **given
-    )
+    given = {name: value for name, value in {**options, **of_blocks}.items() if value is not None}
+    if mixed and set(given) & set(of_blocks):
+        raise InvalidValueError("--mixed has no --likelihood, --starts, --directed and --plain: remove them.")
+    kind = MixedMembership if mixed else StochasticBlockModel
+    model: Model = kind(blocks, num_chains=chains, seed=seed, **given)
     table = read_table(data)
     if not as_json:
-        say(f"{len(table):,} rows of edges, {blocks} blocks", flush=True)
+        say(f"{len(table):,} rows of edges, {blocks} {'communities' if mixed else 'blocks'}", flush=True)
     try:
         with ending_with_its_draws():
             model.fit(table, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
@@ -103,7 +109,7 @@ def network_show(
     overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Show the blocks of a run: sizes and rates of edges, with credible intervals.
+    """Show the blocks or communities of a run: sizes and rates of edges, with credible intervals.
 
     You can use it while the run is being fitted.
 
@@ -152,17 +158,18 @@ def network_predict(
         say(f"{len(table):,} pairs, mean probability {found.mean():.3g}: {out}")
 
 
-def _open(path: Path) -> tuple[StochasticBlockModel, str]:
+def _open(path: Path) -> tuple[Model, str]:
     """The model, and the status of its run."""
-    from scirocco.models import StochasticBlockModel, fits
+    from scirocco.models import MixedMembership, StochasticBlockModel, fits, name_at
     from scirocco.store import open_stored
 
+    kind = MixedMembership if name_at(path) == "MixedMembership" else StochasticBlockModel
     stored = open_stored(path)
-    fits.need_draws(stored, "block_model", "shares")
-    return StochasticBlockModel.load(path), str(stored.progress["status"])
+    fits.need_draws(stored, kind._kind.key, "shares")
+    return kind.load(path), str(stored.progress["status"])
 
 
-def _show(path: Path, interval: float, as_json: bool) -> StochasticBlockModel:
+def _show(path: Path, interval: float, as_json: bool) -> Model:
     from scirocco._console import print_table
     from scirocco.diagnostics.intervals import widest
 
@@ -170,33 +177,34 @@ def _show(path: Path, interval: float, as_json: bool) -> StochasticBlockModel:
     chains, draws = model.draws_["shares"].shape[:2]
     interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
     table = model.summary(interval)
+    unit = str(table.index.name)
     if as_json:
         listed = zip(table.index, table.to_dict("records"), strict=True)
-        print_json(
-            {
-                "run": str(path),
-                "status": status,
-                "num_nodes": model.nodes_.num_nodes,
-                "num_chains": chains,
-                "num_draws": draws,
-                "interval": interval,
-                "blocks": [{"block": int(k), **row} for k, row in listed],
-                "block_matrix": np.asarray(model.block_matrix()).tolist(),
-            }
-        )
+        told: dict[str, Any] = {
+            "run": str(path),
+            "status": status,
+            "num_nodes": model.nodes_.num_nodes,
+            "num_chains": chains,
+            "num_draws": draws,
+            "interval": interval,
+            "communities" if unit == "community" else "blocks": [{unit: int(k), **row} for k, row in listed],
+        }
+        if "block_matrix" in model.draws_:
+            told["block_matrix"] = model.draws_["block_matrix"].mean(axis=(0, 1)).tolist()
+        print_json(told)
         return model
-    rows = [
-        [
-            f" {k} ",
-            f"{int(row['nodes']):,}",
-            *(f"{row[n]:.3g} ({row[f'{n}_low']:.3g} to {row[f'{n}_high']:.3g})" for n in ("share", "inside")),
-            f"{int(row['next'])} ({row['to_next']:.3g})" if "next" in row else "",
-        ]
-        for k, row in table.iterrows()
-    ]
+    names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
+    rows = [[f" {k} ", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
+    units = "communities" if unit == "community" else "blocks"
     title = (
-        f"{model.nodes_.num_nodes:,} nodes in {len(table)} blocks, {drawn_so_far(chains, draws, status)}; "
+        f"{model.nodes_.num_nodes:,} nodes in {len(table)} {units}, {drawn_so_far(chains, draws, status)}; "
         f"{100 * interval:g} % intervals"
     )
-    print_table(title, ["block", "nodes", "share", "rate inside", "next block"], rows, right=(0, 1))
+    print_table(title, [unit, *names], rows, right=(0,))
     return model
+
+
+def _cell(row: Any, name: str) -> str:
+    if f"{name}_low" in row:
+        return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
+    return f"{int(row[name]):,}" if float(row[name]).is_integer() else f"{row[name]:.3g}"

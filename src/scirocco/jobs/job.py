@@ -247,6 +247,7 @@ def _refuse_others(path: Path) -> None:
         "DPMixture": "cluster fit",
         "HMM": "hmm fit",
         "StochasticBlockModel": "network fit",
+        "MixedMembership": "network fit --mixed",
     }.get(model)
     if command is not None:
         raise InvalidValueError(

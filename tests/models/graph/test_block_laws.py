@@ -124,7 +124,7 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
     error = np.std(tables, axis=0, ddof=1) / np.sqrt(repeats) if repeats > 1 else 0.0
     chain = chain_of(prior, graph, unseen, seed)
     chain.advance(50)
-    drawn = np.empty((6_000, N))
+    drawn = np.empty((4_000, N))
     for step in range(len(drawn)):
         chain.advance(1)
         drawn[step] = chain.blocks.z
@@ -140,7 +140,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
     chain = chain_of(prior, graph, unseen, seed)
     chain.advance(1)
     pairs, found = observed(graph, unseen), []
-    for _ in range(4_000):
+    for _ in range(2_400):
         blocks = chain.blocks
         z, theta = blocks.z, blocks.propensities(rng)[:, 0]
         i, j = pairs.T

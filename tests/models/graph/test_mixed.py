@@ -48,8 +48,8 @@ def test_weights_have_the_posterior_of_weighted_draws_from_the_prior(seed):
     rng = np.random.default_rng([seed, 1])
     tables = []
     for _ in range(20):
-        rate = rng.gamma(1.0, SCALE, 20_000)
-        weights = rng.gamma(SHAPE, size=(20_000, N, K)) / rate[:, None, None]
+        rate = rng.gamma(1.0, SCALE, 10_000)
+        weights = rng.gamma(SHAPE, size=(10_000, N, K)) / rate[:, None, None]
         seen = dict(zip(zip(graph.source, graph.target, strict=True), graph.weight, strict=True))
         logs = np.zeros(len(rate))
         for i, j in PAIRS:
@@ -59,7 +59,7 @@ def test_weights_have_the_posterior_of_weighted_draws_from_the_prior(seed):
         tables.append(share @ features(weights) / share.sum())
     chain = chain_of(graph, seed)
     chain.advance(100)
-    drawn = np.empty((6_000, N, K))
+    drawn = np.empty((4_000, N, K))
     for step in range(len(drawn)):
         chain.advance(1)
         drawn[step] = chain.weights
@@ -77,7 +77,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
     chain.advance(1)
     i, j = PAIRS.T
     found = []
-    for _ in range(4_000):
+    for _ in range(2_400):
         colours = rng.poisson(chain.weights[i] * chain.weights[j])  # (pairs, K)
         edges = graph._replace(source=i, target=j, weight=colours.sum(axis=1))
         kept = edges.weight > 0

@@ -320,6 +320,15 @@ class MixedMembership(GraphModel):
         self._check_fitted()
         return self.nodes_.listed()
 
+    def nodes(self) -> Any:
+        """One row per node, as a pandas data frame: its largest membership, and all memberships."""
+        import pandas as pd
+
+        mean = self.memberships_
+        found = {"community": mean.argmax(axis=1), "membership": mean.max(axis=1)}
+        found |= {f"membership_{k}": mean[:, k] for k in range(mean.shape[1])}
+        return pd.DataFrame(found, index=pd.Index(self.nodes_.listed(), name="node"))
+
     def shares(self, interval: float | None = None) -> Any:
         """Shares of the communities in the edges: posterior means, or `(mean, low, high)`."""
         self._check_fitted()
