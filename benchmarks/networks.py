@@ -4,6 +4,7 @@
     python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
     python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
     python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
+    python benchmarks/networks.py samplers --data graphs    # mixed memberships by SCIR-CV, SCIR and SGRLD, five seeds
 
 steps     a step draws the blocks of 10,000 nodes; networks have ten edges per node. Goal: at most 1.3 times from 10⁴ to
           10⁶ edges.
@@ -249,6 +250,28 @@ def links(args: argparse.Namespace) -> None:
                 print(f"   {rival:15s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
+def samplers(args: argparse.Namespace) -> None:
+    """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the best of several step sizes."""
+    warnings.simplefilter("ignore")
+    for name in args.graphs.split(","):
+        edges = np.load(Path(args.data) / f"{name}.npz")["edges"].astype(np.int64)
+        nodes, table = int(edges.max()) + 1, dict[str, list[float]]()
+        for seed in range(args.seeds):
+            pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes)
+            for sampler in ("scir_cv", "scir", "sgrld", "gibbs"):
+                best = []
+                for step in (None,) if sampler == "gibbs" else (0.03, 0.1, 0.3, 1.0):
+                    model = sc.models.MixedMembership(
+                        20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed
+                    )
+                    model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
+                    best.append(model.perplexity(pairs, counts))
+                table.setdefault(sampler, []).append(min(best))
+                print(f"   {name} seed {seed} {sampler:8s} {np.round(best, 3)}", flush=True)
+        means = ", ".join(f"{s} {np.mean(v):.3f} (sd {np.std(v):.3f})" for s, v in table.items())
+        print(f"{name}: perplexity {means}", flush=True)
+
+
 def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "edges.npy"
@@ -280,7 +303,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("steps", "large", "coverage", "links"))
+    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "samplers"))
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)
@@ -289,6 +312,8 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default="graphs")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--graphs", default="ca-GrQc,ca-HepTh")
     parser.add_argument("--alone", action="store_true", help="links without other packages")
     args = parser.parse_args()
     globals()[args.what](args)

@@ -15,7 +15,7 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network
-from scirocco.models.graph.mixed import MixedChain, _units, in_one_order
+from scirocco.models.graph.mixed import LangevinChain, Method, MixedChain, _units, in_one_order
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
 EDGES = [(0, 1, 2), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
@@ -95,6 +95,29 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
     assert np.abs(z_scores(np.array(found), np.array(expected))).max() < 5
 
 
+@pytest.mark.law
+@pytest.mark.parametrize("sampler", ["scir", "scir_cv"])
+def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
+    """The mean of a CIR transition is linear in the counts, so that estimated counts do not change it."""
+    graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
+    net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
+    step, start = 0.4, np.random.default_rng(5).gamma(2.0, size=(N, K))
+    chain = LangevinChain(net, _units(net), K, 3.0, SCALE, N, seed, 0, method=Method(sampler, step, 1))
+    if sampler == "scir_cv":
+        chain._refer(1.3 * start[::-1])
+    found = np.empty((4_000, K))
+    for number in range(len(found)):
+        chain.weights, chain.sums, chain.number = start.copy(), start.sum(axis=0), 20 * number + 1
+        chain._update(np.array([0]))
+        found[number] = chain.weights[0]
+    counts = np.zeros(K)
+    for j, units in ((1, 2), (2, 1), (3, 4)):
+        counts += units * start[0] * start[j] / (start[0] @ start[j])
+    rate = chain.rate + start[1:].sum(axis=0)
+    expected = start[0] * np.exp(-step) + (3.0 + counts) / rate * -np.expm1(-step)
+    assert np.abs(z_scores(found, expected)).max() < 5
+
+
 # -- the model --------------------------------------------------------------------------------------------------------
 
 RNG = np.random.default_rng(3)
@@ -106,6 +129,19 @@ def fitted(how=None, **options):
     given = {"num_chains": 2, "num_samples": 20, "seed": 1} | options
     model = sc.models.MixedMembership(2, **given)
     return model.fit(GRAPH, **({"num_epochs": 100, "progress": False, "nodes": 30} | (how or {})))
+
+
+@quiet
+@pytest.mark.compile
+def test_stochastic_gradients_are_resumed_bit_for_bit(tmp_path):
+    how, options = {"store": tmp_path / "part"}, {"num_burnin": 0, "sampler": "scir_cv", "batch_size": 11}
+    fitted(how | {"callbacks": [lambda told: told.stop()]}, **options)
+    fitted(how | {"resume": True}, **options)
+    whole = fitted(**options)
+    again = sc.models.load(tmp_path / "part")
+    np.testing.assert_array_equal(again.draws_["weights"], whole.draws_["weights"])
+    right = (whole.labels_ == TRUTH).mean()
+    assert max(right, 1 - right) > 0.8
 
 
 @quiet
@@ -138,7 +174,11 @@ def test_communities_are_found_stored_resumed_and_reported(tmp_path):
 @quiet
 @pytest.mark.unit
 def test_bad_settings_are_refused_and_labels_do_not_matter():
-    for options, words in (({"num_communities": 31}, "at most"), ({"concentration": 0.0}, "concentration")):
+    for options, words in (
+        ({"num_communities": 31}, "at most"),
+        ({"concentration": 0.0}, "concentration"),
+        ({"step_size": 0.1}, "has no `step_size`"),
+    ):
         with pytest.raises(InvalidValueError, match=words):
             sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(
                 GRAPH, progress=False, nodes=30

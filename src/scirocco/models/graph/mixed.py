@@ -40,6 +40,8 @@ from scirocco.models.graph.starts import clusters, embedding
 from scirocco.models.view import View
 from scirocco.run.result import Run
 
+SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
+_REFRESH = 20  # passes between two references of control variates
 _STREAMS, _ROUNDS, _MOST_COMMUNITIES, _MOST_UNITS = 16, 5, 2_000, 2 * 10**8
 
 
@@ -58,6 +60,14 @@ class Units(NamedTuple):
     pointers: Array
     ends: Array
     places: Array
+
+
+class Method(NamedTuple):
+    """A sampler with stochastic gradients."""
+
+    sampler: str
+    step_size: float
+    num_edges: int
 
 
 class MixedChain:
@@ -84,31 +94,38 @@ class MixedChain:
 
     def advance(self, num_steps: int) -> None:
         """Make steps."""
-        if self.colours is None:  # here, not in the constructor: chains run in parallel threads
+        if not len(self.sums):  # here, not in the constructor: chains run in parallel threads
             self._begin()
-        assert self.colours is not None
-        net = self.net
         for _ in range(num_steps):
             number, place = divmod(self.number, self.batches)
             if self._pass is None or self._pass[0] != number:
                 rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-                self._pass = (number, batches_of(rng, net.num_nodes, self.batches))
-            kernels().sweep(
-                self._pass[1][place],
-                *self.units,
-                (net.first, net.second, net.numbers, net.pointers),
-                self.colours,
-                self.counts,
-                self.weights,
-                self.sums,
-                self.shape,
-                self.rate,
-                seed_words(self._words(BlockPurpose.BLOCKS)),
-            )
+                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
+            self._update(self._pass[1][place])
             rng = generator(self._words(BlockPurpose.MATRIX))
             shape = 1.0 + self.shape * self.weights.size
             self.rate = float(rng.gamma(shape) / (1.0 / self.scale + self.sums.sum()))
             self.number += 1
+
+    def _update(self, nodes: Array) -> None:
+        """Draw the communities of the edges of some nodes, and their weights."""
+        kernels().sweep(
+            nodes,
+            *self.units,
+            self._unseen,
+            self.colours,
+            self.counts,
+            self.weights,
+            self.sums,
+            self.shape,
+            self.rate,
+            seed_words(self._words(BlockPurpose.BLOCKS)),
+        )
+
+    @property
+    def _unseen(self) -> tuple[Array, ...]:
+        net = self.net
+        return net.first, net.second, net.numbers, net.pointers
 
     def _begin(self) -> None:
         """Edges inside a cluster of the embedding have its community, others one of those of their ends."""
@@ -141,9 +158,13 @@ class MixedChain:
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The weights, the shares of the communities in the edges, and statistics."""
-        shares = self.counts.sum(axis=0) / max(self.counts.sum(), 1)
-        draws = {"weights": self.weights.copy(), "shares": shares}
+        draws = {"weights": self.weights.copy(), "shares": self._shares()}
         return draws, {"log_likelihood": self.log_likelihood(), "passes": self.number / self.batches}
+
+    def _shares(self) -> Array:
+        """Shares of the communities in the edges."""
+        found: Array = self.counts.sum(axis=0) / max(self.counts.sum(), 1)
+        return found
 
     def log_likelihood(self) -> float:
         """log p(edges | weights), up to a constant."""
@@ -172,6 +193,60 @@ class MixedChain:
         self._count()
 
 
+class LangevinChain(MixedChain):
+    """One chain without communities of edges: weights move with counts estimated from some edges of each node."""
+
+    def __init__(self, *given: Any, method: Method):
+        super().__init__(*given)
+        self.method = method
+        self.reference, self.totals = np.empty((0, 0)), np.empty((0, 0))
+
+    def _update(self, nodes: Array) -> None:
+        method = self.method
+        if method.sampler == "scir_cv" and self.number % (_REFRESH * self.batches) == 0:
+            self._refer(self.weights.copy())
+        kernels().langevin(
+            nodes,
+            self.net.leaving,
+            self._unseen,
+            self.weights,
+            self.sums,
+            self.reference,
+            self.totals,
+            self.shape,
+            self.rate,
+            method.num_edges,
+            method.step_size,
+            method.sampler != "sgrld",
+            seed_words(self._words(BlockPurpose.BLOCKS)),
+        )
+
+    def _refer(self, reference: Array) -> None:
+        """Set the reference of the control variates."""
+        self.reference, self.totals = reference, np.zeros(reference.shape)
+        kernels().expected(self.net.leaving, reference, self.totals)
+
+    def _shares(self) -> Array:
+        return self.sums**2 / (self.sums**2).sum()
+
+    def state(self) -> dict[str, Array]:
+        """Arrays from which `restore` resumes exactly."""
+        return {
+            "weights": self.weights,
+            "sums": self.sums,
+            "reference": self.reference,
+            "rate": np.array([self.rate]),
+            "steps": np.array([self.number], np.int64),
+        }
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Restore the chain from `state`."""
+        self.weights, self.sums = np.array(state["weights"]), np.array(state["sums"])
+        self.rate, self.number = float(state["rate"][0]), int(state["steps"][0])
+        if state["reference"].size:
+            self._refer(np.array(state["reference"]))
+
+
 class MixedMembership(GraphModel):
     r"""Mixed memberships: each node belongs to several communities to some degree; posterior draws.
 
@@ -186,6 +261,12 @@ class MixedMembership(GraphModel):
         K.
     concentration
         a: smaller for nodes that belong to few communities. None: 1 / K.
+    sampler
+        "gibbs" (default): exact, with the community of each edge in memory. "scir", "scir_cv", "sgrld": stochastic
+        gradients from some edges of each node; approximate.
+    step_size, num_edges
+        Of these samplers: h, in units of the relaxation time of a weight (0.3 by default), and the largest number of
+        edges of a node in a step (4 by default).
     batch_size
         Nodes per step, by default 10,000.
     num_samples
@@ -229,6 +310,9 @@ class MixedMembership(GraphModel):
         num_communities: int = 2,
         *,
         concentration: float | None = None,
+        sampler: str = "gibbs",
+        step_size: float | None = None,
+        num_edges: int | None = None,
         batch_size: int | None = None,
         num_samples: int = 50,
         num_burnin: float = 0.5,
@@ -237,6 +321,7 @@ class MixedMembership(GraphModel):
         seed: int = 0,
     ):
         self.num_communities, self.concentration, self.batch_size = num_communities, concentration, batch_size
+        self.sampler, self.step_size, self.num_edges = sampler, step_size, num_edges
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
@@ -270,18 +355,35 @@ class MixedMembership(GraphModel):
         size = {"weights": (graph.num_nodes, num), "shares": (num,)}
         spec = fits.Spec.of(size, {"log_likelihood": (), "passes": ()})
         spec.draws["shares"] = jax.ShapeDtypeStruct((num,), np.float64)
-        words = (
-            f"mixed memberships in {num} communities, Poisson counts; exact Gibbs sampler: a step draws the "
-            "communities of the edges of a batch of nodes, then the weights of these nodes"
+        given = (net, units, num, float(shape), scale, batch, seed)
+        method = self._method()
+        known: dict[str, Any] = {"num_communities": num, "concentration": float(shape), "batch_size": batch}
+        words = f"mixed memberships in {num} communities, Poisson counts; "
+        if method is None:
+            words += (
+                "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "
+                "weights of these nodes"
+            )
+            return Chains(known, spec, lambda number: MixedChain(*given, number), words, True)
+        words += (
+            f"{method.sampler} with at most {method.num_edges} edges of each node, step size {method.step_size:g}: "
+            "approximate"
         )
-        known = {"num_communities": num, "concentration": float(shape), "batch_size": batch}
-        return Chains(
-            known,
-            spec,
-            lambda number: MixedChain(net, units, num, float(shape), scale, batch, seed, number),
-            words,
-            True,
-        )
+        make = functools.partial(LangevinChain, *given, method=method)
+        return Chains(known | method._asdict(), spec, make, words, True)
+
+    def _method(self) -> Method | None:
+        """The sampler with stochastic gradients; None for the exact one."""
+        _checks.choice(self.sampler, "sampler", SAMPLERS)
+        if self.sampler == "gibbs":
+            for name in ("step_size", "num_edges"):
+                if getattr(self, name) is not None:
+                    raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
+            return None
+        step = 0.3 if self.step_size is None else self.step_size
+        _checks.positive(step, "step_size")
+        edges = 4 if self.num_edges is None else _checks.positive_int(self.num_edges, "num_edges")
+        return Method(self.sampler, float(step), edges)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
