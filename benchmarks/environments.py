@@ -18,6 +18,8 @@ BLACKJAX = "blackjax==1.7.1"
 TOPICS_ENVIRONMENT = ROOT / ".venv-rivals-topics"
 SERIES_ENVIRONMENT = ROOT / ".venv-rivals-series"
 SERIES_RIVALS = ("hmmlearn==0.3.3",)
+NETWORKS_ENVIRONMENT = ROOT / ".venv-rivals-networks"
+NETWORK_RIVALS = ("igraph==1.0.0", "leidenalg==0.12.0", "numpy")
 TOPIC_RIVALS = ("gensim==4.4.0", "scikit-learn==1.9.1", "tomotopy==0.14.0")
 
 
@@ -59,6 +61,11 @@ def topics_python() -> str:
 def series_python() -> str:
     """The interpreter of the rivals in hidden Markov models."""
     return _made(SERIES_ENVIRONMENT, list(SERIES_RIVALS))
+
+
+def networks_python() -> str:
+    """The interpreter of the rivals in models of networks."""
+    return _made(NETWORKS_ENVIRONMENT, list(NETWORK_RIVALS))
 
 
 def _made(folder: Path, packages: list[str]) -> str:
