@@ -172,10 +172,10 @@ class Chains(abc.ABC):
     """Steps of the first two chunks, before the speed is known; None: the default."""
     steps_together: int = 1
     """Steps made in one loop on an accelerator: chunks of whole loops are faster."""
-    makes_ahead: bool = False
-    """Whether the next steps are started before the host requests them."""
-    promised: int = 0
-    """Steps that the host will request next; 0: not known."""
+    most_ahead: int = 0
+    """The largest number of chunks that are started before the host requests them."""
+    promised: tuple[int, ...] = ()
+    """Steps of the chunks that the host will request next, as far as they are known."""
     overlapped: bool = False
     """Whether the device had started the last chunk before it was requested: then its time says little."""
     among_processes: bool = False
