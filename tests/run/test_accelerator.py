@@ -62,6 +62,7 @@ CASES = {
 
 INLINE = ("several draws in a group", "several groups in a draw", "groups of chains")
 GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE]
+GROUPINGS += [("several draws in a group", "long steps")]
 
 
 @pytest.mark.rotates(3)
@@ -69,6 +70,8 @@ GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
         monkeypatch.setattr(loop, "_AHEAD_WORDS_ACCELERATOR", 8)
+    if inline == "long steps":
+        monkeypatch.setattr(loop, "_LONG_STEP", 1)
     expected = run(helpers.MODEL, **CASES[case])
     as_on_accelerators()
     model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
@@ -118,6 +121,8 @@ def test_windows_by_columns_are_the_same_windows(seed):
     for number in range(8):
         plan = blocks.plan(jax.random.key(seed), jnp.int32(number))
         expected, found = blocks.take(arranged, plan), other.take(columns, plan)
+        assert found.by_columns and not expected.by_columns
+        expected = expected._replace(by_columns=True)
         for a, b in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_array_equal(a, b)
     for a, b in zip(*map(jax.tree.leaves, (arranged, other.rows(columns))), strict=True):
@@ -209,6 +214,21 @@ def test_factors_are_rounded_inside_loops_branches_and_functions(seed, monkeypat
     assert np.abs(found - function(lambda v: v, w, x)).max() > 1e-4
 
 
+@pytest.mark.unit
+def test_rows_by_columns_times_a_vector_are_short_sums(seed):
+    """Values and derivatives are the same; the sum over the rows remains one product."""
+    rng = np.random.default_rng(seed)
+    x, beta = rng.standard_normal((64, 40)).astype(np.float32), rng.standard_normal(40).astype(np.float32)
+
+    def gradient(beta, x):
+        return jax.grad(lambda b: jnp.sum(jax.vmap(lambda row: jax.nn.softplus(row @ b))(x)))(beta)
+
+    divided = in_precision(None, gradient, by_columns=True)
+    np.testing.assert_allclose(divided(beta, x), gradient(beta, x), rtol=1e-4, atol=1e-4)
+    assert str(jax.make_jaxpr(gradient)(beta, x)).count("dot_general[") == 2
+    assert str(jax.make_jaxpr(divided)(beta, x)).count("dot_general[") == 1
+
+
 # -- steps made ahead -----------------------------------------------------------------------------------------
 
 
@@ -221,6 +241,7 @@ def sent(monkeypatch, as_on_accelerators):
 
     def spy(self, states, wanted, made):
         steps.append(wanted)
+        assert len(self._ahead) <= len(self.promised) <= self.most_ahead
         return real(self, states, wanted, made)
 
     monkeypatch.setattr(chains.VectorizedChains, "_sent", spy)

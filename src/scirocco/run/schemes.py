@@ -142,7 +142,10 @@ class Together(Scheme):
     ) -> tuple[Gradient, PyTree]:
         """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
         target = parts.target(model)
-        context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
+        batch = parts.batching.take(parts.data, plan)
+        if probe is not None:  # derivatives of the estimate must be those of the user's functions
+            batch = batch._replace(by_columns=False)
+        context = context_of(parts, batch, number, key)
 
         more: dict[str, PyTree] = {}
         if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
