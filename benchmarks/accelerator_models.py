@@ -2,11 +2,11 @@
 
 usage: python benchmarks/accelerator_models.py [factorisation] [mixture] [--seconds 3] [--rows 30000 1000000]
 
-factorisation: `BPMF` runs on the device by `sc.sample`: ratings per second of simulated ratings of the size of MovieLens
-1M, there and, in another process, on the CPU. mixture: `DPMixture` runs on the CPU, by compiled kernels. Beside them is
-what a device could do: a Gibbs sampler of 60 clusters (weights, clusters, labels, one after the other) by whole arrays in
-plain JAX, about 60 lines here and not part of the library. Passes per second, and the log predictive density of held-out
-rows after that many seconds, averaged over the second half of the draws.
+factorisation: `BPMF` runs on the device by `sc.sample`: ratings per second of simulated ratings of the size of
+MovieLens 1M, there and, in another process, on the CPU. mixture: `DPMixture` runs on the CPU, by compiled kernels.
+Beside them is what a device could do: a Gibbs sampler of 60 clusters (weights, clusters, labels, one after the other)
+by whole arrays in plain JAX, which is not part of the library. Passes per second, and the log predictive density of
+held-out rows after that many seconds, averaged over the second half of the draws.
 """
 
 import argparse

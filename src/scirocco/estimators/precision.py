@@ -83,8 +83,8 @@ def _rounded(primitive: Any, params: dict[str, Any], left: Any, right: Any) -> A
 def _in_short_sums(primitive: Any, params: dict[str, Any], left: Any, right: Any) -> Any:
     """Rows times a vector as several sums of few products.
 
-    A GPU makes a sum of fewer than 32 numbers in the kernel that uses it, one thread for each row, which reads columns at
-    the speed of the memory. Longer ones are kernels of their own, and slower: each is divided among threads.
+    A GPU makes a sum of fewer than 32 numbers in the kernel that uses it, one thread for each row, which reads columns
+    at the speed of the memory. Longer ones are kernels of their own, and slower: each is divided among threads.
     """
     (contracted, batches), length = params["dimension_numbers"], 0
     if (left.ndim == 1) != (right.ndim == 1) and len(contracted[0]) == 1 and not batches[0]:
