@@ -1,10 +1,11 @@
 """The compiled loop on an accelerator, beside plain JAX and BlackJAX on the same machine.
 
-usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [profile]
+usage: python benchmarks/accelerator.py [chains] [networks] [large] [topics] [models] [diffusions] [setup] [profile]
        [--seconds 2] [--chains 1 64 512 4096] [--sizes small large] [--network-chains 1 8] [--of chains networks]
 
 chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
 SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
+large, topics, models: large_networks.py, accelerator_topics.py and accelerator_models.py, which say what they measure.
 diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
 profile: the kernels of a step, here and in the plain loops, in a process without graphs, in which they cannot be seen.
 
@@ -320,7 +321,7 @@ def setup(arguments):
     }
     for name, given in cases.items():
         with tempfile.TemporaryDirectory() as folder:
-            environment = dict(os.environ, SCIROCCO_CACHE=folder)
+            environment = dict(os.environ, SCIROCCO_CACHE=folder, XLA_PYTHON_CLIENT_PREALLOCATE="false")
             environment["PYTHONPATH"] = os.pathsep.join(
                 [os.path.dirname(os.path.abspath(__file__)), environment.get("PYTHONPATH", "")]
             )
@@ -336,6 +337,30 @@ def setup(arguments):
                 found = json.loads(line[0][6:])
                 cells.append(f"{found['call']:.1f} ({found['setup']:.1f})")
         print(f"{name:>16}: first process {cells[0]}, second {cells[1]}", flush=True)
+
+
+# -- other benchmarks -----------------------------------------------------------------------------------------
+
+
+def large(arguments):
+    """Networks of 10^7 to 10^8 parameters."""
+    import large_networks
+
+    large_networks.main(["--seconds", str(arguments.seconds)])
+
+
+def topics(arguments):
+    """Topic models."""
+    import accelerator_topics
+
+    accelerator_topics.main(["--seconds", "2", "6"])
+
+
+def models(arguments):
+    """Matrix factorisation and mixtures."""
+    import accelerator_models
+
+    accelerator_models.main(["--seconds", str(arguments.seconds)])
 
 
 # -- where the time of a step goes ----------------------------------------------------------------------------
@@ -438,7 +463,8 @@ def profile(arguments):
 def main():
     """Run the chosen tables."""
     tables = {
-        "chains": chains, "networks": networks, "diffusions": diffusions, "setup": setup, "profile": profile
+        "chains": chains, "networks": networks, "large": large, "topics": topics, "models": models,
+        "diffusions": diffusions, "setup": setup, "profile": profile,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", choices=[*tables, []])

@@ -129,14 +129,14 @@ def mixture(arguments):
             )
 
 
-def main():
+def main(given=None):
     """Run the chosen parts."""
     parts = {"factorisation": factorisation, "mixture": mixture}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*parts, []])
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
     parser.add_argument("--rows", type=int, nargs="+", default=[3_000] if ON_CPU else [30_000, 1_000_000])
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     warnings.simplefilter("ignore", sc.SciroccoWarning)  # of short runs
     for name in arguments.parts or parts:
         parts[name](arguments)

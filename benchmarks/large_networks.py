@@ -187,7 +187,7 @@ def measure(name, network, arguments):
     )
 
 
-def main():
+def main(given=None):
     """Measure the chosen networks."""
     small = {"width": 8, "size": 16} if ON_CPU else {}
     short = {"width": 32, "layers": 2, "heads": 4, "context": 16} if ON_CPU else {}
@@ -201,7 +201,7 @@ def main():
     parser.add_argument("networks", nargs="*", choices=[*makers, []])
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measurement")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of products, here only")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
     print(
         f"{'network':>14} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} "
