@@ -65,29 +65,37 @@ def make_judge(
     )
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
 def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
     """KSD² of each candidate, over all pairs (V-statistic): never negative.
 
     `draws`: in the units of the user, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
-    candidate.
+    candidate, and lanes that are left over at the end are not used.
     """
-    with jax.default_matmul_precision("highest"):  # distances are differences of large products
-        return _discrepancies(model, block, replicates, judge, draws, key)
+    return _pooled(replicates, *_rounded(model, block, judge, draws, key))
 
 
-def _discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
-    draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
-    scores = gradients(model, block, judge, draws, key)
-    flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
-    x, s = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre)), flat(scores) / judge.temperature
-    if judge.factor.ndim == 1:
-        x, s = x * judge.inverse, s * judge.factor
-    else:
-        x, s = x @ judge.inverse.T, s @ judge.factor
+@partial(jax.jit, static_argnums=(0, 1))
+def _rounded(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> tuple[Array, Array]:
+    """Draws and their scores as vectors, in the coordinates that make the posterior round."""
+    with jax.default_matmul_precision("highest"):
+        draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
+        scores = gradients(model, block, judge, draws, key)
+        flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
+        x = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre))
+        s = flat(scores) / judge.temperature
+        if judge.factor.ndim == 1:
+            return x * judge.inverse, s * judge.factor
+        return x @ judge.inverse.T, s @ judge.factor
+
+
+@partial(jax.jit, static_argnums=0)
+def _pooled(replicates: int, x: Array, s: Array) -> Array:
     lanes, count, size = x.shape
-    pooled = (lanes // replicates, replicates * count, size)
-    return jax.lax.map(_mean_over_pairs, (x.reshape(pooled), s.reshape(pooled)))
+    candidates = lanes // replicates
+    pooled = (candidates, replicates * count, size)
+    x, s = (leaf[: candidates * replicates].reshape(pooled) for leaf in (x, s))
+    with jax.default_matmul_precision("highest"):  # distances are differences of large products
+        return jax.lax.map(_mean_over_pairs, (x, s))
 
 
 def block_of(judge: Judge) -> int:
