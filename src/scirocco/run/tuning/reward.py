@@ -48,12 +48,12 @@ def make_judge(
     model: Model, table: Table, centre: Params, factor: Any, inverse: Any, temperature: Any, key: Key
 ) -> Judge:
     """One pass for the exact gradient at the centre, and a sample of rows."""
-    gradient = model.combine(centre, table.sum(model.summand, centre))
+    total = table.sum(model.summand, centre)
     exact = table.num_rows <= _EXACT
     rows = table.random_rows(_EXACT if exact else _ROWS, key_for(key, Purpose.REWARD_ROWS), False)
     block = table.num_rows if exact else _BLOCK
-    if not exact:  # blocks wrap around the end, so that all rows have the same weight
-        rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[: block - 1]]), rows)
+    # blocks wrap around the end, so that all rows have the same weight
+    gradient, rows = _gradient_and_rows(model, 0 if exact else block - 1, centre, total, rows)
     return Judge(
         centre,
         gradient,
@@ -63,6 +63,15 @@ def make_judge(
         jnp.asarray(inverse),
         temperature,
     )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _gradient_and_rows(
+    model: Model, repeated: int, centre: Params, total: PyTree, rows: Rows
+) -> tuple[PyTree, Rows]:
+    """The gradient of the log posterior, and the rows with the first ones repeated at the end."""
+    longer = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[:repeated]]), rows)
+    return model.combine(centre, total), longer
 
 
 def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
