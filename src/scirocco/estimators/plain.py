@@ -110,8 +110,8 @@ class Minibatch(Estimator):
                 summand, position, batch._replace(rows=rows, weights=weights), key, noise
             )
 
-        made = in_precision(self.precision, estimate, batch.by_columns)
-        return made(position, batch.rows, batch.weights, context.key), memory
+        made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
+        return made, memory
 
 
 @pytree_dataclass

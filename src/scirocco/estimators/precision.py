@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
-from jax.extend.core.primitives import custom_jvp_call_p, custom_vjp_call_p, dot_general_p, jit_p
+from jax.extend.core.primitives import dot_general_p, jit_p
+
+from scirocco.data.tables import Summand, is_dense
+from scirocco.types import Array, Key, Params, PyTree, Rows
 
 if TYPE_CHECKING:
     from scirocco.estimators.base import Estimator
@@ -22,8 +26,6 @@ PRECISIONS = ("float32", "bfloat16")
 """What a user can set."""
 _SHORT_SUM, _LONGEST_DIVIDED = 31, 256
 _PRECISION = "jax_default_matmul_precision"
-_INLINED = {jit_p: "jaxpr", custom_jvp_call_p: "call_jaxpr", custom_vjp_call_p: "call_jaxpr"}
-"""Functions that are called, by the name of their body; rules for derivatives have been applied before."""
 
 
 def full_products(estimator: Estimator | None) -> contextlib.AbstractContextManager[Any]:
@@ -48,18 +50,40 @@ def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
     return jax.default_matmul_precision("float32")
 
 
-def in_precision(precision: str | None, function: F, by_columns: bool = False) -> F:
+def in_precision(precision: str | None, function: F) -> F:
     """The function with the factors of its matrix products in bfloat16, if that is the precision, and sums in float32.
 
     The factors are converted before the product. The compiler offers such products (`BF16_BF16_F32`), but converts in
     each of them, and then cannot use its fastest kernels. A CPU has no such products.
-
-    `by_columns`: the rows are read by columns (see `scirocco.data.batching.Batch`); products of rows and a vector are
-    then divided into short sums.
     """
-    if precision == "bfloat16" and jax.default_backend() != "cpu":
-        return _with_products(function, _rounded)
-    return _with_products(function, _in_short_sums) if by_columns else function
+    if precision != "bfloat16" or jax.default_backend() == "cpu":
+        return function
+    return _with_products(function, _rounded)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShortSums:
+    """A summand whose products of rows and a vector are divided into short sums: for rows that are read by columns.
+
+    It has no further derivatives: functions with rules of their own are replaced by their bodies.
+    """
+
+    summand: Summand
+
+    @property
+    def dense(self) -> bool:
+        """Whether the value of a row takes as many numbers as there are parameters."""
+        return is_dense(self.summand)
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Σ_i w_i f(θ, x_i) over the rows."""
+        return _with_products(self.summand.total, _in_short_sums)(position, rows, weights, key)
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """f(θ, x_i) for each row."""
+        return _with_products(self.summand.each, _in_short_sums)(position, rows, key)
 
 
 def _with_products(function: F, product: Callable[..., Any]) -> F:
@@ -114,15 +138,21 @@ def _evaluate(
         given = [read(atom) for atom in equation.invars]
         if primitive is dot_general_p:
             found = [product(primitive, params, *given)]
-        elif primitive in _INLINED:
-            body = params[_INLINED[primitive]]
+        elif (body := _body_of(primitive, params)) is not None:
             found = _evaluate(body.jaxpr, body.consts, given, product)
         else:
-            within = {name: _with_other_products(value, product) for name, value in params.items()}
-            made = primitive.bind(*given, **within)
+            if product is _rounded:
+                params = {name: _with_other_products(value, product) for name, value in params.items()}
+            made = primitive.bind(*given, **params)
             found = made if primitive.multiple_results else [made]
         values.update(zip(equation.outvars, found, strict=True))
     return [read(atom) for atom in program.outvars]
+
+
+def _body_of(primitive: Any, params: dict[str, Any]) -> ClosedJaxpr | None:
+    """The program of a function that is called; rules for derivatives have been applied before."""
+    body = params.get("jaxpr" if primitive is jit_p else "call_jaxpr")
+    return body if body is None or isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, ())
 
 
 def _with_other_products(value: Any, product: Callable[..., Any]) -> Any:
