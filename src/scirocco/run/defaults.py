@@ -58,7 +58,7 @@ def default_lengths(
     model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any, params: Params
 ) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
-    thinned = sampler is None and drive_of(model) == "gradient"
+    thinned = drive_of(model) == "gradient" and (sampler is None or sampler.is_exact)
     draws, chains = (NUM_SAMPLES, NUM_CHAINS) if thinned else (_NUM_STEPS, 1)
     chains = chains if num_chains is None else num_chains
     if num_samples is not None or not thinned:
@@ -69,8 +69,8 @@ def default_lengths(
 
 
 def default_burnin(sampler: Sampler, forgets: int | None) -> int:
-    """Steps before the first draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
-    if sampler.needs_trajectory:
+    """Steps before the first draw of a default or exact sampler; `forgets`: its thinning, if it is known."""
+    if sampler.is_exact:
         return _BURNIN_OF_TRAJECTORIES
     if sampler.driven_by != "gradient":
         return 0

@@ -92,12 +92,13 @@ def sample(
         likelihoods that take a key, and networks.
     num_samples, num_burnin, thin
         Draws kept in each chain (by default 1,000 when you omit the sampler, which makes them nearly independent, and
-        fewer above 50,000 parameters, for their memory; else 10,000); steps made before the first draw ("auto", the
-        default when you omit the sampler: as many as make the start irrelevant; otherwise 0); steps per kept draw (by
-        default as many as make draws nearly independent when you omit the sampler, else 1).
+        for exact samplers such as `sc.NUTS()` and `sc.SMH()`; fewer above 50,000 parameters, for their memory; else
+        10,000); steps made before the first draw ("auto", the default when you omit the sampler: as many as make the
+        start irrelevant; 100 for exact samplers; otherwise 0); steps per kept draw (by default as many as make draws
+        nearly independent when you omit the sampler, else 1).
     num_chains
-        Independent chains; by default 4 when you omit the sampler, else 1. Without a sampler they start at different
-        points around the mode, further apart than the posterior is wide.
+        Independent chains; by default 4 when you omit the sampler and for exact samplers, else 1. Without a sampler
+        they start at different points around the mode, further apart than the posterior is wide.
     seed
         The same seed, configuration and machine give the same draws.
     store

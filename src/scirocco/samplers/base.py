@@ -232,6 +232,11 @@ class Sampler(abc.ABC):
         return False
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the posterior is its stationary distribution, for any step size: a Metropolis step or events."""
+        return self.needs_trajectory or self.needs_expansion
+
+    @property
     def has_one_scale(self) -> bool:
         """Whether all parameters have one step size in their own units: neither preconditioned nor tuned."""
         return self.metric == "none" and not self.needs_tuning
