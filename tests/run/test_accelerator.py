@@ -17,7 +17,7 @@ from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
 from scirocco.estimators.precision import ShortSums, full_products, in_precision, products_of
-from scirocco.run import chains, keeping, loop, sinks
+from scirocco.run import chains, keeping, loop, session, sinks
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -247,12 +247,20 @@ def sent(monkeypatch, as_on_accelerators):
     return steps
 
 
-def test_the_device_makes_the_next_chunk_before_the_host_asks(sent, tmp_path):
+def test_the_device_makes_the_next_chunks_before_the_host_asks(sent, tmp_path, monkeypatch):
+    real, promised = session.Session._promises, []
+
+    def spy(*given):
+        promised.append(real(*given))
+        return promised[-1]
+
+    monkeypatch.setattr(session.Session, "_promises", spy)
     model, _ = helpers.counted_model()
     given = {"thin": 3, "num_samples": 100, "keep_draws": 5, "reducers": {"moments": sc.reducers.Moments()}}
     whole = run(model, **given)
     assert whole.num_draws == 20
     assert [count for _, count, thin in sent if thin == 3] == [36] * 8 + [12]  # none is made twice
+    assert max(map(len, promised)) == 3
     again = run(model, **given | {"keep_draws": True, "reducers": None})
     same(jax.tree.map(lambda leaf: leaf[:, 4::5], again.draws), whole.draws)
     means = jax.tree.map(lambda leaf: leaf.mean(axis=1), again.draws)
