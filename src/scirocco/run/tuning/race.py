@@ -11,7 +11,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, key_for
 from scirocco.cluster.tasks import check_wanted
 from scirocco.data import Table
@@ -190,7 +190,7 @@ def _with_inner(parts: Parts, inner: Sampler) -> Parts:
     return parts._replace(sampler=inner if parts.sampler is None else parts.sampler.with_core(inner))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _start(
     shared: bool, model: Model, parts: Parts, inners: Sampler, begin: Start, key: Key, keys: Key
 ) -> KernelState:
@@ -218,7 +218,7 @@ def _advance_all(
     return jax.vmap(one, in_axes=(0, _axes(shared)), out_axes=(_axes(shared), 0))(inners, states)
 
 
-_advance = partial(jax.jit, static_argnums=(0, 1, 2))(_advance_all)
+_advance = setup_program(0, 1, 2)(_advance_all)
 
 
 # -- rounds ---------------------------------------------------------------------------------------------------

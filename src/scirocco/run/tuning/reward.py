@@ -8,13 +8,13 @@ the same amount for all candidates, because they are evaluated on the same rows.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, key_for
 from scirocco._stein import stein_kernel
 from scirocco.data import Table
@@ -65,7 +65,7 @@ def make_judge(
     )
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _gradient_and_rows(
     model: Model, repeated: int, centre: Params, total: PyTree, rows: Rows
 ) -> tuple[PyTree, Rows]:
@@ -83,7 +83,7 @@ def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws
     return _pooled(replicates, *_rounded(model, block, judge, draws, key))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _rounded(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> tuple[Array, Array]:
     """Draws and their scores as vectors, in the coordinates that make the posterior round."""
     with jax.default_matmul_precision("highest"):
@@ -97,7 +97,7 @@ def _rounded(model: Model, block: int, judge: Judge, draws: Params, key: Key) ->
         return x @ judge.inverse.T, s @ judge.factor
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _pooled(replicates: int, x: Array, s: Array) -> Array:
     lanes, count, size = x.shape
     candidates = lanes // replicates
