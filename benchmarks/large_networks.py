@@ -152,8 +152,9 @@ def measure(name, network, arguments):
     params, data, log_likelihoods, predict, batch = network
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     scan = plain_scan(jax.tree.map(jnp.asarray, data), params, log_likelihoods, prior, 1, batch, 1e-9, 1)
-    begin = time.perf_counter()
-    rival = steps_per_second(scan, arguments.seconds, draws=1 if ON_CPU else 10)
+    begin, rival = time.perf_counter(), arguments.steps
+    if not rival:
+        rival = steps_per_second(scan, arguments.seconds, draws=1 if ON_CPU else 10)
     print(
         f"{name:>14} {size / 1e6:>6.1f} M {'':>8} {rival:>8.1f} [{time.perf_counter() - begin:.0f} s]",
         flush=True,
@@ -200,6 +201,9 @@ def main(given=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", choices=[*makers, []])
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measurement")
+    parser.add_argument(
+        "--steps", type=float, help="steps per second of the scan, if known; it is not run then"
+    )
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of products, here only")
     arguments = parser.parse_args(given)
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
