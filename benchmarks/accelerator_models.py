@@ -64,7 +64,10 @@ def rows_of_words(count, words=294, clusters=30, seed=0):
     members, lengths = rng.integers(0, clusters, count), 1 + rng.poisson(2.0, count)
     sums = np.cumsum(centres, axis=1)
     row = np.repeat(np.arange(count), lengths)
-    word = np.minimum((rng.random(len(row))[:, None] > sums[members[row]]).sum(axis=1), words - 1)
+    uniform, word, member = rng.random(len(row)), np.empty(len(row), np.int64), members[row]
+    for cluster in range(clusters):
+        chosen = member == cluster
+        word[chosen] = np.minimum(np.searchsorted(sums[cluster], uniform[chosen]), words - 1)
     return scipy.sparse.csr_matrix((np.ones(len(row)), (row, word)), (count, words)).astype(np.int64)
 
 
