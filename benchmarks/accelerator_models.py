@@ -111,7 +111,7 @@ def mixture(arguments):
     """Passes per second and held-out scores."""
     for count in arguments.rows:
         X, test = rows_of_words(count), rows_of_words(2_000, seed=1)
-        dense, held_out = (jnp.asarray(table.toarray(), jnp.float32) for table in (X, test))
+        dense, held_out = (jnp.asarray(table.astype(np.float32).toarray()) for table in (X, test))
         rate, score, first = array_passes(dense, held_out, arguments.seconds)
         print(
             f"mixture, {count:,} rows: {rate:,.1f} passes/s by arrays, log predictive {score:.4f}, "
