@@ -37,6 +37,7 @@ def child_variables(quick: bool, repeats: int | None) -> dict[str, str]:
         variables[name] = "1"
     variables["JAX_PLATFORMS"] = "cpu"
     variables.pop("JAX_COMPILATION_CACHE_DIR", None)  # a cache on disk would hide the compile time
+    variables["SCIROCCO_CACHE"] = "off"
     here = str(Path(__file__).resolve().parent)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     variables["BENCHMARK_QUICK"] = "1" if quick else "0"
