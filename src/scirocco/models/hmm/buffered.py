@@ -205,7 +205,7 @@ class BufferedChain:
     def params(self) -> Parameters:
         """The current parameters."""
         assert self.parts is not None
-        emission: Params = {name: self.parts[name] for name in self.prior.emission.shapes(1)}
+        emission: Params = {n: part for n, part in self.parts.items() if n not in ("initial", "transitions")}
         if "probabilities" in emission:
             emission = {"probabilities": _shares(emission["probabilities"])}
         return Parameters(_shares(self.parts["initial"]), _shares(self.parts["transitions"]), emission)

@@ -14,6 +14,7 @@ from scirocco import _checks
 from scirocco.data.arrays import ArraySource
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model.density import Model
 from scirocco.models import fits
 from scirocco.models.fits.conventions import StepSize
 from scirocco.models.fits.mixing import warn_if_unmixed
@@ -42,13 +43,16 @@ class HMM(fits.Conventions, Results):
 
     Priors are conjugate: :math:`A_j ~ Dir(a + κ e_j)`, the first state Dir(a), and for emissions a Dirichlet, a
     normal-inverse-Wishart or a gamma distribution. States and parameters are drawn exactly, with compiled code.
+    Parameters of emissions that you write yourself are drawn by Metropolis-Hastings steps that need no step size.
 
     Parameters
     ----------
     num_states
         K.
     emissions
-        "gaussian" (one or more real columns), "poisson" (counts; columns are independent), or "categorical" (labels).
+        "gaussian" (one or more real columns), "poisson" (counts; columns are independent), "categorical" (labels), or
+        your own: an `sc.Model(log_density, log_prior)` of one observation x (a number, or an array if there are
+        columns) given a dict with the parameters of one state, `log_density(params, x)`.
     sampler
         "gibbs" (default): states jointly by forward filtering and backward sampling, in batches of pieces of the
         series, then all parameters given all states; exact, no step size. "scir", "scir_cv", "sgrld": stochastic
@@ -59,6 +63,8 @@ class HMM(fits.Conventions, Results):
         The emission prior: {"concentration"} of categories (1 each); {"mean", "strength", "degrees", "scale"} of normal
         emissions: Σ ~ inverse Wishart(degrees, diag(scale²)), μ ~ N(mean, Σ / strength); {"shape", "rate"} of Poisson
         rates. What is not given is chosen from the scale of the data.
+    start
+        With emissions of your own: a dict with parameters of one state from which the search for starts begins.
     categories
         All categories, if the series to fit may not have all of them.
     batch_size
@@ -108,11 +114,12 @@ class HMM(fits.Conventions, Results):
         self,
         num_states: int = 2,
         *,
-        emissions: str = "gaussian",
+        emissions: str | Model = "gaussian",
         sampler: str = "gibbs",
         concentration: float = 1.0,
         sticky: float = 0.0,
         prior: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
         categories: Sequence[Any] | None = None,
         batch_size: int | None = None,
         num_starts: int = 16,
@@ -127,6 +134,7 @@ class HMM(fits.Conventions, Results):
     ):
         self.num_states, self.emissions, self.sampler = num_states, emissions, sampler
         self.concentration, self.sticky, self.prior = concentration, sticky, prior
+        self.start = start
         self.categories, self.batch_size, self.num_starts = categories, batch_size, num_starts
         self.step_size, self.buffer = step_size, buffer
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
@@ -221,19 +229,22 @@ class HMM(fits.Conventions, Results):
         extra = self._extra(self._emission, self._columns, _Method(1, "", measured, lambda number: None))
         draws = {name: np.asarray(values) for name, values in (self.run_.draws or {}).items()}
         stats = {name: np.asarray(values) for name, values in self.run_.stats.items()}
-        configuration = {"sampler": self.sampler, "emissions": self.emissions}
+        configuration = {"sampler": self.sampler, "emissions": self._emission.kind}
         fits.save(KIND, draws, stats, configuration, extra, path, overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> HMM:
-        """Load a model from `save`, or from the `store` of a fit, finished or not."""
+    def load(cls, path: str | os.PathLike[str], emissions: Model | None = None) -> HMM:
+        """Load a model from `save`, or from the `store` of a fit, finished or not; emissions of your own are passed."""
         from scirocco.run.loading import load
 
         loaded = fits.load(KIND, path)
         extra = loaded.extra
+        emission = priors.from_json(extra["emission"], emissions)
         model = cls(**{name: decode(value, name) for name, value in extra["params"].items()})
+        if emissions is not None:
+            model.emissions = emissions
         names = None if extra["names"] is None else tuple(extra["names"])
-        model._settle(load(path), priors.from_json(extra["emission"]), names)
+        model._settle(load(path), emission, names)
         model._take_buffer(extra["buffer"])
         return model
 
@@ -258,16 +269,12 @@ class HMM(fits.Conventions, Results):
         num = _checks.positive_int(self.num_states, "num_states")
         if num > _MOST_STATES:
             raise InvalidValueError(f"`num_states` must be at most {_MOST_STATES}, got {num}.")
-        if callable(self.emissions):
-            raise InvalidTypeError(
-                "emissions of your own are not supported yet: use one of " + ", ".join(priors.KINDS) + "."
-            )
         if self.prior is not None and not isinstance(self.prior, Mapping):
             raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
         _checks.positive(self.concentration, "concentration")
         _checks.positive(self.sticky, "sticky", allow_zero=True)
         _check_enough(len(given.values), num)
-        emission = priors.resolve(self.emissions, given, num, self.prior, self.categories)
+        emission = priors.resolve(self.emissions, given, num, self.prior, self.categories, self.start)
         return Prior(num, float(self.concentration), float(self.sticky), emission)
 
     def _draws_wanted(self) -> tuple[int, float, int | None]:
@@ -292,7 +299,8 @@ class HMM(fits.Conventions, Results):
         for name in ("step_size", "buffer"):
             if getattr(self, name) is not None:
                 raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
-        size = 65_536 if size is None else size
+        if size is None:  # own emissions have no sums to update: a step reads all observations in any case
+            size = data.num_rows if prior.emission.kind == "own" else 65_536
         batches = num_batches(given.bounds, size)
 
         def make(number: int) -> GibbsChain:
@@ -308,10 +316,11 @@ class HMM(fits.Conventions, Results):
             )
 
         pieces = "" if int(np.diff(given.bounds).max()) <= PIECE else f" in pieces of {PIECE:,}"
+        own = " (emissions by Metropolis-Hastings)" if prior.emission.kind == "own" else ""
         some = "all" if batches == 1 else f"1/{batches} of the"
         words = (
             f"exact Gibbs sampler: a step draws {some} states{pieces} by forward filtering and backward sampling, then "
-            f"all parameters; starts from the best of {starts} short chains"
+            f"all parameters{own}; starts from the best of {starts} short chains"
         )
         return _Method(batches, words, None, make)
 
@@ -409,9 +418,11 @@ def _check_enough(observations: int, num: int) -> None:
 
 
 def _written(value: Any, name: str) -> Any:
-    """`encode`, for dicts and arrays of a prior as lists."""
+    """`encode`, for dicts and arrays of a prior as lists; of an sc.Model its kind."""
+    if name == "emissions" and not isinstance(value, str):
+        return "own"
     if name == "categories" and value is not None:
         return encode(np.asarray(value).tolist())
-    if name == "prior" and value is not None:
+    if name in ("prior", "start") and value is not None:
         return encode({key: np.asarray(part).tolist() for key, part in value.items()})
     return encode(value.item() if isinstance(value, np.generic) else value)
