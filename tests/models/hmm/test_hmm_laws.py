@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ import scirocco as sc
 
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
-from scirocco.models.hmm import buffered, emissions, own, priors
-from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, log_likelihoods
+from scirocco.models.hmm import buffered, emissions, own, priors, scan
+from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, layout, log_likelihoods
 from scirocco.models.hmm.series import read
 
 pytestmark = pytest.mark.law
@@ -287,6 +288,62 @@ def test_recursions_agree_with_all_paths(kind, seed):
         for b in (0, 9)
     ]
     assert short[1] < 1e-9 < short[0]
+
+
+def test_scans_have_the_densities_of_counts_in_columns():
+    """Up to a constant of each row, those of the host; the other kinds are part of the next test."""
+    given = read(np.array([[3, 1], [0, 0], [np.nan, np.nan], [7, 2], [5, 1]]))
+    emission = priors.resolve("poisson", given, K, None, None)
+    data, params = emission.encode(given), {"rates": np.array([[1.0, 2.0], [6.0, 0.5]])}
+    states = scan.DeviceStates(Prior(K, A, STICKY, emission), data, given.bounds, 1)
+    kind, values = states._values(params)
+    found = scan.log_densities(kind, jax.tree.map(lambda part: part[0], states.rows), values)
+    rates, counts = params["rates"][:, None, :], np.nan_to_num(given.values)
+    wanted = ((counts * np.log(rates) - rates).sum(axis=2) * ~data.is_missing).T
+    np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted[:, 1] - wanted[:, 0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
+def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
+    """Filters equal the recursion, paths have their enumerated probabilities, sums are those of the states.
+
+    1,000 copies of two series in blocks of four rows: series go on from block to block.
+    """
+    monkeypatch.setattr(scan, "_LONGEST", 4)
+    copies, rng = 1_000, np.random.default_rng(seed)
+    given, again = read(SERIES[kind][0]), read(SERIES[kind][0] * copies)
+    emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
+    prior, data = Prior(K, A, STICKY, emission), emission.encode(given)
+    params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), emission.first(rng, data, K))
+    states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1)
+    states.step(params, None, None, (seed, 5))
+
+    paths, logs = path_likelihoods(prior, params, data, given)
+    shares = np.exp(logs - np.logaddexp.reduce(logs))
+    drawn = states.z.reshape(copies, -1).astype(int)
+    told = features(drawn)
+    error = np.maximum(told.std(axis=0), 0.5 / np.sqrt(copies)) / np.sqrt(copies)
+    assert np.abs((told.mean(axis=0) - shares @ features(paths)) / error).max() < 5
+
+    *arguments, key = *states._values(params.emission), jax.random.key(0)
+    first, moves = np.float32(params.initial), np.float32(params.transitions)
+    width = states.stats.shape[1]
+    _, _, filters = scan.sweep(arguments[0], width, states.rows, arguments[1], first, moves, key)
+    filters = np.asarray(filters).reshape(-1, K)
+    for t in range(1, len(given.values) + 1):  # the law of the last state of a series that ends there
+        begin = int(given.bounds[np.searchsorted(given.bounds, t - 1, side="right") - 1])
+        _, ends = log_likelihoods(
+            emission, params, data.take(np.arange(begin, t)), np.array([0, t - begin]), 1
+        )
+        for copy in (0, 500, 999):
+            np.testing.assert_allclose(filters[copy * len(given.values) + t - 1], ends[0], atol=1e-5)
+
+    found = states.firsts, states.moves, states.stats
+    sums, arguments = [np.zeros(part.shape) for part in found], emission.kernel(params.emission, states.data)
+    for piece in layout(again.bounds, 10**6, 0).pieces:
+        kernels()._tally(1.0, arguments, states.z, piece, *sums)
+    for part, wanted in zip(found, sums, strict=True):
+        np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-3)
 
 
 def test_the_filter_forgets_at_the_rate_of_the_chain():

@@ -30,6 +30,7 @@ from scirocco.run.result import Run
 
 KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
+DEVICES = ("auto", "cpu", "gpu", "jax")
 _MOST_STATES, _MOST_STARTS = 127, 1_000
 _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 _ADVICE = (
@@ -85,6 +86,10 @@ class HMM(fits.Conventions, Results):
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
+    device
+        "auto": long series (100,000 observations or more) on an accelerator if JAX has one, otherwise the compiled
+        kernels of the CPU. "cpu", "gpu"; "jax": the array programs on JAX's default device. They draw all states in
+        each step, jointly, by associative scans; `batch_size` is not used. Built-in emissions and "gibbs" only.
 
     Attributes
     ----------
@@ -131,6 +136,7 @@ class HMM(fits.Conventions, Results):
         num_chains: int = 4,
         seed: int = 0,
         num_threads: int | None = None,
+        device: str = "auto",
     ):
         self.num_states, self.emissions, self.sampler = num_states, emissions, sampler
         self.concentration, self.sticky, self.prior = concentration, sticky, prior
@@ -138,7 +144,7 @@ class HMM(fits.Conventions, Results):
         self.categories, self.batch_size, self.num_starts = categories, batch_size, num_starts
         self.step_size, self.buffer = step_size, buffer
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
-        self.num_chains, self.seed, self.num_threads = num_chains, seed, num_threads
+        self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
     def fit(
         self,
@@ -294,11 +300,14 @@ class HMM(fits.Conventions, Results):
         if threads is None:
             threads = max(1, available_cores() // chains)
         threads = _checks.positive_int(threads, "num_threads")
+        on_device = self._on_device(prior, data)
         if self.sampler != "gibbs":
             return self._stochastic(prior, data, given, size, threads)
         for name in ("step_size", "buffer"):
             if getattr(self, name) is not None:
                 raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
+        if on_device:
+            return self._scanned(prior, data, given, starts, seed)
         if size is None:  # own emissions have no sums to update: a step reads all observations in any case
             size = data.num_rows if prior.emission.kind == "own" else 65_536
         batches = num_batches(given.bounds, size)
@@ -323,6 +332,51 @@ class HMM(fits.Conventions, Results):
             f"all parameters{own}; starts from the best of {starts} short chains"
         )
         return _Method(batches, words, None, make)
+
+    def _on_device(self, prior: Prior, data: Encoded) -> bool:
+        """Whether array programs draw the states."""
+        from scirocco.models.hmm.scan import LEAST_ROWS, MOST_STATES
+
+        _checks.choice(self.device, "device", DEVICES)
+        able = self.sampler == "gibbs" and prior.emission.kind != "own"
+        if self.device == "cpu" or (self.device == "auto" and not able):
+            return False
+        has_one = jax.default_backend() != "cpu"
+        if self.device == "auto":
+            return has_one and data.num_rows >= LEAST_ROWS and prior.num_states <= MOST_STATES
+        if self.device == "gpu" and not has_one:
+            raise InvalidValueError(
+                'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
+                'device="auto".'
+            )
+        if not able:
+            raise InvalidValueError(
+                f'device="{self.device}" requires sampler="gibbs" and built-in emissions: use device="cpu".'
+            )
+        return True
+
+    def _scanned(self, prior: Prior, data: Encoded, given: Given, starts: int, seed: int) -> _Method:
+        from scirocco.models.hmm.scan import DeviceStates
+
+        def make(number: int) -> GibbsChain:
+            return GibbsChain(
+                prior,
+                data,
+                given.bounds,
+                batch_size=data.num_rows,
+                num_starts=starts,
+                seed=seed,
+                chain=number,
+                num_threads=1,
+                piece=data.num_rows,
+                of_states=DeviceStates,
+            )
+
+        words = (
+            f"exact Gibbs sampler on {jax.default_backend()}: a step draws all states by associative scans, then "
+            f"all parameters; starts from the best of {starts} short chains"
+        )
+        return _Method(1, words, None, make, on_device=True)
 
     def _stochastic(
         self, prior: Prior, data: Encoded, given: Given, size: int | None, threads: int
@@ -364,6 +418,7 @@ class HMM(fits.Conventions, Results):
                 **known,
                 "step_size": None if self.step_size is None else repr(self.step_size),
                 "buffer": None if chosen.measured is None else chosen.measured[0],
+                **({"device": "jax"} if chosen.on_device else {}),
             },
             lambda: "-".join(
                 ArraySource({name: part}).fingerprint() for name, part in arrays.items() if len(part)
@@ -391,6 +446,7 @@ class _Method:
     measured: tuple[int, float] | None
     """Length and error of the buffers."""
     make: Callable[[int], Any]
+    on_device: bool = False
 
 
 def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:

@@ -179,10 +179,11 @@ class GibbsChain:
         chain: int,
         num_threads: int | None,
         piece: int = PIECE,
+        of_states: type[States] = States,
     ):
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.prior, self.piece, self.num_starts, self.number = prior, piece, num_starts, 0
-        self.states = States(prior, data, bounds, num_threads)
+        self.states = of_states(prior, data, bounds, num_threads)
         self.batches = num_batches(bounds, batch_size, piece)
         self._whole = (
             self.batches == 1 and int(np.diff(bounds).max()) <= piece
