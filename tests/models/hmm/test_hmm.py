@@ -265,7 +265,7 @@ WRONG = {
     "unknown prior": (X, {"prior": {"shape": 1.0}}, "has no 'shape'"),
     "categories of numbers": (X, {"categories": [1, 2]}, "requires emissions"),
     "step of Gibbs": (X, {"step_size": 0.1}, "remove it"),
-    "two columns of SCIR": (RNG.normal(size=(50, 2)), {"sampler": "scir"}, "normal emissions of one column"),
+    "a device of SCIR": (X, {"sampler": "scir", "device": "jax"}, 'requires sampler="gibbs"'),
     "negative sticky": (X, {"sticky": -1.0}, "sticky"),
 }
 

@@ -346,6 +346,96 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
         np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-3)
 
 
+def test_own_emissions_move_along_the_gradient_of_the_likelihood(seed):
+    """Fisher's identity: gradients averaged over the states, at full batch, are those of the marginal likelihood."""
+    prior, data, given = problem("own")
+    rng = np.random.default_rng(seed)
+    u = np.round(rng.normal(scale=0.5, size=(K, 2)), 2)
+    params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), {"position": u})
+    begins, ends = given.bounds[:-1], given.bounds[1:]
+    windows = np.stack([begins, ends, begins, ends, 0 * begins], axis=1)
+    shares = np.zeros((data.num_rows, K))
+    buffered.expected(prior, params, data, windows, 1, shares)
+    found = prior.emission._shared(u, data, shares).gradient
+
+    def log_posterior(mean, log_sd):  # in double precision
+        x, sd = data.rows, np.exp(log_sd)
+        logs = np.where(np.isnan(x), 0.0, -0.5 * ((x - mean) / sd) ** 2 - log_sd)
+        start, total = params.initial * np.exp(logs[0]), 0.0
+        for t in range(1, len(x)):
+            start = start @ params.transitions if t not in given.bounds else start.sum() * params.initial
+            start = start * np.exp(logs[t])
+        told = SERIES["own"][1]
+        squares = told["scale"] ** 2 + told["strength"] * (mean - told["mean"]) ** 2
+        total = np.sum(-(told["degrees"] + 1.0) * log_sd - 0.5 * squares / sd**2)
+        return np.log(start.sum()) + total
+
+    for k, d in np.ndindex(K, 2):
+        shift = np.zeros((K, 2))
+        shift[k, d] = 1e-5
+        slope = (log_posterior(*(u + shift).T) - log_posterior(*(u - shift).T)) / 2e-5
+        np.testing.assert_allclose(found[k, d], slope, rtol=1e-4, atol=1e-4)
+
+
+def test_stochastic_samplers_at_full_batch_have_the_exact_law(seed):
+    """If states are certain: Dirichlet rows and normal-inverse-Wishart emissions of two columns, for any step size.
+
+    SCIR-CV has no noise to reduce then, and moves as SCIR does.
+    """
+    z = np.array([0, 0, 1, 1, 1, 0, 0, 0, 1, 0])
+    noise = np.array([[0.3, 1.0], [-1.0, 0.2], [2.0, 1.5], [1.7, 2.5], [0.0, -1.0]] * 2)
+    given = read(1e3 * z[:, None] + noise)
+    told = {"mean": 0.5, "strength": 1e-4, "degrees": 4.0, "scale": 1.2}
+    emission = priors.resolve("gaussian", given, K, told, None)
+    prior, data, x = Prior(K, A, STICKY, emission), emission.encode(given), emission.encode(given).rows
+    known = buffered.settings("scir", prior, data, given.bounds, 10**6, 2.0, 20, 4, seed)
+    chain, other = (
+        buffered.BufferedChain(prior, data, given.bounds, known._replace(sampler=sampler), seed, 0, 1)
+        for sampler in ("scir", "scir_cv")
+    )
+    for each in (chain, other):
+        each.advance(20)
+    np.testing.assert_allclose(chain.params().transitions, other.params().transitions, rtol=1e-9)
+    order = np.argsort(chain.params().emission["means"][:, 0])
+    count = np.array([np.sum(z == k) for k in range(K)])
+    kappa, nu = emission.strength + count, emission.degrees + count
+    m, total = np.array(emission.mean), np.array([x[z == k].sum(axis=0) for k in range(K)])
+    centre = (emission.strength * m + total) / kappa[:, None]
+    psi = np.diag(emission.spread) + np.array(
+        [
+            x[z == k].T @ x[z == k]
+            + emission.strength * np.outer(m, m)
+            - kappa[k] * np.outer(centre[k], centre[k])
+            for k in range(K)
+        ]
+    )
+    moves = prior.transitions + np.array([[3.0, 2.0], [2.0, 2.0]])
+    found = []
+    for _ in range(1_200):
+        chain.advance(1)
+        first, rows, normal = chain.params()
+        rows, apart = rows[order][:, order], normal["means"][order] - centre
+        precision = np.linalg.inv(normal["covariances"][order])
+        squares = kappa * np.einsum("ki,kij,kj->k", apart, precision, apart)
+        scaled = np.trace(psi @ precision, axis1=1, axis2=2)
+        crossed = (psi @ precision)[:, 0, 1]
+        dets = np.linalg.slogdet(psi @ precision)[1]
+        parts = rows[:, 0], rows[:, 0] ** 2, first[order][:1], squares, scaled, crossed, dets, apart.ravel()
+        found.append(np.concatenate(parts))
+    share, sums = moves[:, 0] / moves.sum(axis=1), moves.sum(axis=1)
+    expected = [
+        *share,
+        *(share * (moves[:, 0] + 1) / (sums + 1)),
+        (A + 1) / (2 * A + 1),
+        *(2.0, 2.0),
+        *(2 * nu),
+        *(0.0, 0.0),
+        *(digamma(nu / 2) + digamma((nu - 1) / 2) + 2 * np.log(2)),
+        *np.zeros(4),
+    ]
+    assert np.abs(z_scores(np.array(found), np.array(expected))).max() < 5
+
+
 def test_the_filter_forgets_at_the_rate_of_the_chain():
     """Without information in the observations, filters from two states differ by λᵗ, the second eigenvalue."""
     given = read([*np.full(30, np.nan).tolist(), 0, 1])

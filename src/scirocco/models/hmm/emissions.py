@@ -249,7 +249,7 @@ class Gaussian(_Conjugate):
     def draw(self, rng: np.random.Generator, params: Params, data: Encoded, z: Array, stats: Array) -> Params:
         """Draw parameters given the sums of each state."""
         d, num = self.width, len(stats)
-        count, total, square = self._sums(stats)
+        count, total, square = self.sums(stats)
         prior, kappa = np.array(self.mean), self.strength + count
         centre = (self.strength * prior + total) / kappa[:, None]
         psi = (
@@ -258,7 +258,7 @@ class Gaussian(_Conjugate):
             + self.strength * np.outer(prior, prior)
             - kappa[:, None, None] * centre[:, :, None] * centre[:, None, :]
         )
-        root = np.linalg.cholesky(_positive(psi, np.array(self.spread)))
+        root = np.linalg.cholesky(positive(psi, np.array(self.spread)))
         bartlett = np.zeros((num, d, d))
         free = self.degrees + count[:, None] - np.arange(d)
         bartlett[:, np.arange(d), np.arange(d)] = np.sqrt(2.0 * rng.standard_gamma(0.5 * free))
@@ -272,7 +272,7 @@ class Gaussian(_Conjugate):
 
     def log_density(self, params: Params, data: Encoded, z: Array, stats: Array) -> float:
         """The log density of all observations given their states, up to a constant."""
-        count, total, square, means = *self._sums(stats), params["means"]
+        count, total, square, means = *self.sums(stats), params["means"]
         cross = total[:, :, None] * means[:, None, :]
         scatter = (
             square
@@ -285,7 +285,7 @@ class Gaussian(_Conjugate):
             -0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum())
         )
 
-    def _sums(self, stats: Array) -> tuple[Array, Array, Array]:
+    def sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""
         d = self.width
         square = stats[:, 1 + d :].reshape(-1, d, d)
@@ -462,6 +462,6 @@ def distant(rng: np.random.Generator, rows: Array, num: int) -> Array:
     return np.array(chosen)
 
 
-def _positive(psi: Array, least: Array) -> Array:
+def positive(psi: Array, least: Array) -> Array:
     """Rounding must not make a scatter matrix indefinite: add a billionth of the prior."""
     return psi + 1e-9 * np.diag(least)

@@ -37,6 +37,7 @@ _KEPT = (0.0, 0.0, 0.5, 0.9)
 """Values of ρ, one of which is drawn in each step."""
 _FLAT = 0.5  # the least curvature, in units of the squared gradients of rows
 _ASCENTS, _FEW, _GAIN = 20, 3, 0.5
+_PADDED = 4096
 _MOST_PARAMETERS = 50
 
 
@@ -146,6 +147,37 @@ class Own:
         found = _derivatives(self, np.float32(u), x, place, weights)
         return _Local.of(*(np.asarray(part, np.float64) for part in found))
 
+    def curvature(self, params: Params, data: Encoded, shares: Array) -> Array:
+        """|H|, (K, D, D), if an observation is in each state with a weight, `shares` (N, K)."""
+        return self._shared(params["position"], data, shares).curvature()
+
+    def langevin(
+        self,
+        rng: np.random.Generator,
+        params: Params,
+        data: Encoded,
+        shares: Array,
+        curvature: Array,
+        step: float,
+    ) -> Params:
+        """A Langevin step preconditioned by a fixed curvature, over a time that is `step` in its own units."""
+        u, fixed = np.asarray(params["position"], np.float64), _Local.of(0 * params["position"], curvature)
+        here, kept = self._shared(u, data, shares), float(np.exp(-step))
+        return {
+            "position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))
+        }
+
+    def _shared(self, u: Array, data: Encoded, shares: Array) -> _Local:
+        """Derivatives with weights; padded to few different lengths, because each is compiled."""
+        x, seen = self._rows(data)
+        count, num = shares.shape
+        more = -count % _PADDED
+        x = np.concatenate([x, np.repeat(x[:1], more, axis=0)])
+        weights = np.zeros((num, count + more), np.float32)
+        weights[:, :count] = (shares * seen[:, None]).T
+        place = np.repeat(np.arange(num, dtype=np.int32), count + more)
+        return self._local(u, np.concatenate([x] * num), place, weights.ravel())
+
     def log_density(self, params: Params, data: Encoded, z: Array, stats: Array) -> float:
         """The log density of all observations given their states."""
         logs = self.kernel(params, data)[2]
@@ -184,25 +216,37 @@ class Own:
 class _Local:
     """A normal approximation around the parameters of every state."""
 
-    uphill: Array
-    """|H|⁻¹ g, (K, D)."""
+    gradient: Array
     vectors: Array
     values: Array
     """Absolute eigenvalues of H."""
 
     @classmethod
-    def of(cls, gradient: Array, curvature: Array, products: Array) -> _Local:
+    def of(cls, gradient: Array, curvature: Array, products: Array | float = 0.0) -> _Local:
         """From derivatives; where they are not finite, a unit step with no direction."""
         good = np.isfinite(gradient).all(axis=1) & np.isfinite(curvature + products).all(axis=(1, 2))
         gradient = np.where(good[:, None], gradient, 0.0)
         curvature = np.where(good[:, None, None], curvature, np.eye(gradient.shape[1]))
-        products = np.where(good[:, None, None], products, 0.0)
+        products = np.where(good[:, None, None], products + 0.0 * curvature, 0.0)
         values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.transpose(0, 2, 1)))
         least = _FLAT * np.einsum("kdi,kde,kei->ki", vectors, products, vectors)
         values = np.maximum(np.abs(values), least)
         values = np.maximum(values, 1e-9 * values.max(axis=1, keepdims=True) + 1e-12)
-        turned = np.einsum("kdi,kd->ki", vectors, gradient)
-        return cls(np.einsum("kdi,ki->kd", vectors, turned / values), vectors, values)
+        return cls(gradient, vectors, values)
+
+    @property
+    def uphill(self) -> Array:
+        """|H|⁻¹ g, (K, D)."""
+        turned = np.einsum("kdi,kd->ki", self.vectors, self.gradient)
+        return np.einsum("kdi,ki->kd", self.vectors, turned / self.values)
+
+    def toward(self, gradient: Array) -> _Local:
+        """The same curvature with another gradient."""
+        return dataclasses.replace(self, gradient=gradient)
+
+    def curvature(self) -> Array:
+        """|H|."""
+        return np.einsum("kdi,ki,kei->kde", self.vectors, self.values, self.vectors)
 
     def proposal(self, u: Array, noise: Array, kept: float) -> Array:
         """Draw from the proposal, given standard normal noise."""
