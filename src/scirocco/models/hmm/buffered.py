@@ -87,7 +87,7 @@ def settings(
         length = _forgotten(prior.emission, found, data, bounds, seed)
     else:
         length = _checks.positive_int(buffer, "buffer", minimum=0)
-    error = _error(prior, found, data, bounds, length, seed)
+    error = measured_error(prior, found, data, bounds, length, seed)
     words = (
         f"{sampler}: {windows} of {groups} groups of windows of {_WINDOW} observations per step, with buffers of "
         f"{length} on either side (error of expected transitions per observation: {error:.1e})"
@@ -121,7 +121,9 @@ def _forgotten(emission: Emission, params: Parameters, data: Encoded, bounds: Ar
     return longest
 
 
-def _error(prior: Prior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int) -> float:
+def measured_error(
+    prior: Prior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int
+) -> float:
     """Largest error of an expected transition count per observation, compared with buffers four times as long."""
     pieces = _places(data, bounds, _WINDOW, seed)
     total = (pieces[:, 1] - pieces[:, 0]).sum()
