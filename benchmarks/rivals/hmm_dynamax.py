@@ -1,4 +1,4 @@
-"""dynamax's EM: held-out log likelihood by CPU seconds, compiled before. Arguments: file, emissions, iterations, seed."""
+"""dynamax's EM: held-out log likelihood by CPU seconds, compiled before. Arguments as for hmmlearn."""
 
 import json
 import sys
