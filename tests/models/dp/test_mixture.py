@@ -43,6 +43,7 @@ def fitted() -> Any:
 # -- clusters --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
 @pytest.mark.parametrize("sampler", ["collapsed", "gibbs", "scir"])
 def test_finds_separated_clusters(kind: str, sampler: str, seed: int) -> None:
