@@ -20,7 +20,8 @@ from scirocco.models.lda.corpus import Corpus, NoWords
 from scirocco.models.lda.streams import Rows
 
 _PIECE = 4096
-_REPEATS = 10
+_REPEATS, _APART = 10, 3
+"""Draws of η for each draw of ω, and sweeps between two of them if they follow each other."""
 _WORDS_AT_ONCE = 1 << 16
 
 
@@ -41,8 +42,12 @@ def proportions(
     draw: int,
     documents: np.ndarray | None = None,
     as_counts: bool = False,
+    z: np.ndarray | None = None,
 ) -> np.ndarray:
-    """E[η_d] = (α + n_d) / (Σα + N_d) of each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
+    """E[η_d] = (α + n_d) / (Σα + N_d) of each document, with n_d averaged over Gibbs sweeps given one draw of ω.
+
+    `z` are the topics of the tokens where the sweeps start (-1: none); they are updated.
+    """
     batch = local.from_counts(*rows, documents)
     length = np.zeros(len(batch.indptr) - 1)
     topics = np.zeros((len(length), len(how.alpha)), np.float64)
@@ -56,6 +61,7 @@ def proportions(
             sweeps=how.sweeps,
             burn_in=how.burn_in,
             keep_documents=True,
+            z=z,
             num_threads=how.num_threads,
         )
         assert found.document_topics is not None
@@ -67,18 +73,24 @@ def proportions(
 
 
 def drawn_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
-    """Posterior draws of η of all documents, (documents, topics), ten for each draw of ω."""
-    kept, last = list(draws), how._replace(burn_in=how.sweeps - 1)
-    for number in range(_REPEATS * len(kept)):
-        out = np.empty((corpus.num_documents, len(how.alpha)), np.float32)
-        for begin in range(0, corpus.num_documents, _PIECE):
-            rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-            rng = np.random.default_rng([how.seed, 0xE7B, begin, number])
-            omega = kept[number % len(kept)]
-            counts = proportions(corpus.take_csr(rows), omega, last, number, rows, as_counts=True)
-            theta = rng.standard_gamma(counts + how.alpha)
-            out[rows] = theta / theta.sum(axis=1, keepdims=True)
-        yield out
+    """Posterior draws of η of all documents, (documents, topics), ten for each draw of ω, a few sweeps apart."""
+    pieces = range(0, corpus.num_documents, _PIECE)
+    for first, omega in enumerate(draws):
+        tokens: dict[int, np.ndarray] = {}
+        for turn in range(_REPEATS):
+            out = np.empty((corpus.num_documents, len(how.alpha)), np.float32)
+            sweeps = _APART if turn else how.sweeps
+            last = how._replace(sweeps=sweeps, burn_in=sweeps - 1)
+            number = first * _REPEATS + turn
+            for begin in pieces:
+                documents = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+                rows = corpus.take_csr(documents)
+                z = tokens.setdefault(begin, np.full(int(rows[2].sum()), -1, np.int32))
+                counts = proportions(rows, omega, last, number, documents, as_counts=True, z=z)
+                rng = np.random.default_rng([how.seed, 0xE7B, begin, number])
+                theta = rng.standard_gamma(counts + how.alpha)
+                out[documents] = theta / theta.sum(axis=1, keepdims=True)
+            yield out
 
 
 def share_pieces(
