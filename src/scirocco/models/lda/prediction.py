@@ -106,9 +106,9 @@ def share_pieces(
         numbers = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
         rows = corpus.take_csr(numbers)
         if interval is None:
-            total = np.zeros((len(numbers), len(how.alpha)))
+            total, z = np.zeros((len(numbers), len(how.alpha))), np.full(int(rows[2].sum()), -1, np.int32)
             for number, omega in enumerate(kept):
-                total += proportions(rows, omega, how, number, numbers).astype(np.float32)
+                total += proportions(rows, omega, _continued(how) if number else how, number, numbers, z=z)
             yield (total / len(kept),)
             continue
         rng = np.random.default_rng([how.seed, 0xE7A, begin])
@@ -120,6 +120,12 @@ def share_pieces(
             theta = rng.standard_gamma(counts + how.alpha)
             drawn.append((theta / theta.sum(axis=1, keepdims=True)).astype(np.float32))
         yield (np.mean(drawn, axis=0), *central(np.stack(drawn), interval))
+
+
+def _continued(how: FoldIn) -> FoldIn:
+    """Fewer sweeps for another draw of ω: they start from the topics of the tokens given the one before."""
+    sweeps = max(1, how.sweeps // 2)
+    return how._replace(sweeps=sweeps, burn_in=min(how.burn_in, sweeps // 8))
 
 
 def all_shares(
