@@ -17,7 +17,14 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import arguments, family, setup
 from scirocco.run import chains as _chains
-from scirocco.run.defaults import BURNIN, default_estimator, default_lengths, default_sampler, drive_of
+from scirocco.run.defaults import (
+    BURNIN,
+    default_estimator,
+    default_lengths,
+    default_sampler,
+    drive_of,
+    read_if_few,
+)
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
@@ -201,12 +208,14 @@ def sample(
     left_sampler = sampler is None
     if sampler is None:
         _refuse_half(params)
+    if sampler is None and estimator is None and devices is None and client is None:
+        source = read_if_few(source)
     if sampler is None:
         exact = estimator is None or estimator.is_exact
         sampler = default_sampler(model, source if exact else None, params, devices)
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
-    _check_keeping(model, sampler, keep_gradients)
+    _check_keeping(model, sampler, keep_gradients, plan.keeping)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
     request = Request(
@@ -371,7 +380,9 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         )
 
 
-def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> None:
+def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, keeping: Keeping) -> None:
+    if (average := keeping.reducing.average(None)) is not None:
+        sampler.averaging(average)
     if keep_gradients and sampler.driven_by == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so a draw has no single gradient to keep."
