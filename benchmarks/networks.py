@@ -250,6 +250,14 @@ def links(args: argparse.Namespace) -> None:
                 print(f"   {rival:15s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
+STEPS: dict[str, tuple[float | None, ...]] = {
+    "scir_cv": (0.1, 0.3, 1.0, 3.0),
+    "scir": (0.1, 0.3, 1.0, 3.0),
+    "sgrld": (0.01, 0.03, 0.1, 0.3),
+    "gibbs": (None,),
+}
+
+
 def samplers(args: argparse.Namespace) -> None:
     """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the best of several step sizes."""
     warnings.simplefilter("ignore")
@@ -260,7 +268,7 @@ def samplers(args: argparse.Namespace) -> None:
             pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes)
             for sampler in ("scir_cv", "scir", "sgrld", "gibbs"):
                 best = []
-                for step in (None,) if sampler == "gibbs" else (0.03, 0.1, 0.3, 1.0):
+                for step in STEPS[sampler]:
                     model = sc.models.MixedMembership(
                         20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed
                     )
