@@ -122,7 +122,7 @@ ESTIMATORS = ["ControlVariates", "Minibatch", "SVRG", "SAGA", "Weighted", "Strat
 MODELS = ["Model", "CountModel", "BlockModel"]
 
 
-@examples(60)
+@examples(40)
 @given(st.sampled_from(SAMPLERS + ESTIMATORS + MODELS), st.data())
 def test_constructors(name, data):
     """Of samplers, estimators and models; what can be made may be refused when it meets the parameters."""

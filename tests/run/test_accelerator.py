@@ -64,7 +64,7 @@ INLINE = ("several draws in a group", "several groups in a draw", "groups of cha
 GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(5)
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
@@ -124,6 +124,7 @@ def test_windows_by_columns_are_the_same_windows(seed):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.unit
 @pytest.mark.parametrize("shapes", [((2, 3), (4,), (3, 5)), ((3,), (1,)), ((7,),)])
 def test_normals_made_one_by_one_are_the_same(seed, shapes, monkeypatch):
@@ -282,6 +283,7 @@ def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
     assert not calls[-1].is_alive()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
     """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""

@@ -53,6 +53,10 @@ def make_chains(
 ) -> DeviceChains:
     """Chains with keys `fold_in(key, chain)`, started where `start` says, or restored from a saved state."""
     method = resolve_method(plan.chain_method, problem.table.streamed)
+    average = plan.keeping.reducing.average(problem.model.constrain)
+    if average is not None:
+        sampler = problem.parts.sampler.averaging(average)
+        problem = problem._replace(parts=problem.parts._replace(sampler=sampler))
     if devices is not None:
         return SpreadChains(problem, start, plan, devices, method == "vmap", saved)
     return (ThreadedChains if method == "threads" else VectorizedChains)(problem, start, plan, saved)
@@ -150,7 +154,7 @@ class ThreadedChains(DeviceChains):
 
     def _keep(self, chain: int, chunk: loop.Chunk, count: int) -> HostChunk:
         reducing = self._keeping.reducing
-        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, chunk.gradients, count)
+        self.reducing[chain] = reducing.update(self.reducing[chain], chunk, count)
         host = self._keeping.to_host(chunk, count, self.made[chain], axis=0)
         self.made[chain] += count
         return host
@@ -301,9 +305,7 @@ class VectorizedChains(DeviceChains):
         start = self._number  # of the states: reading it from the device would wait for the steps made ahead
         self.states, chunk, copied = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
-        self.reducing = self._keeping.reducing.update(
-            self.reducing, chunk.draws, chunk.gradients, count, vectorized=True
-        )
+        self.reducing = self._keeping.reducing.update(self.reducing, chunk, count, vectorized=True)
         host = self._keeping.to_host(chunk, count, self.made, 1, copied)
         self._number += num_steps
         self.made += count

@@ -16,7 +16,7 @@ from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
 from scirocco.estimators.precision import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
-from scirocco.samplers import Expansion, Gradient, Sampler
+from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -184,7 +184,6 @@ class Together(Scheme):
     def _followed(self, model: Posterior, parts: Parts, state: KernelState, noise: PyTree) -> Any:
         """The state of a sampler that uses the estimator's expansion, and single batches for what that leaves out."""
         summand, memory, estimator = parts.target(model).summand, state.memory, parts.estimator
-        known = {name: getattr(memory, name) for name in Expansion._fields if name != "order"}
         first = jnp.zeros((), jnp.int32)
 
         def remainder(position: Params, key: Key) -> Gradient:
@@ -192,8 +191,7 @@ class Together(Scheme):
             with products_of(estimator):
                 return known_gradient(estimator.remainder(summand, position, memory, batch))
 
-        expansion = Expansion(**known, order=estimator.order or 1)
-        return parts.sampler.follow(state.sampler, expansion, remainder, noise, state.number)
+        return parts.sampler.follow(state.sampler, memory.expansion, remainder, noise, state.number)
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
