@@ -31,6 +31,8 @@ _AHEAD_WORDS_ACCELERATOR = 1 << 24
 _AHEAD_STEPS = 256
 _NOISE_AHEAD_PAYS = 32
 _UNROLL = (4, 5, 3, 2)
+_LONG_STEP = 1 << 23
+"""Parameters: a step then takes so long that fewer kernels gain nothing, and the program has it only once."""
 _LOOK_AT_ROWS = 1_000
 
 
@@ -501,6 +503,8 @@ def advance_by_draws(
         return done + count, state, put(buffers, state, slot)
 
     def either(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
+        if _tree.size(state.sampler.position) >= _LONG_STEP:
+            return rest(carry)
         whole = (num_steps - carry[0] >= length) & (carry[0] % every == 0)
         return jax.lax.cond(whole, group, rest, carry)
 

@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.precision import products_of
+from scirocco.estimators.precision import ShortSums, products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Gradient, Sampler
@@ -143,19 +143,21 @@ class Together(Scheme):
         """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
         target = parts.target(model)
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
-
+        summand = target.summand
+        if context.batch.by_columns and probe is None:
+            summand = ShortSums(summand)
         more: dict[str, PyTree] = {}
         if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
         of = (memory, context, parts.sampler.noise_kind)
         with products_of(parts.estimator):
             if probe is None:
-                estimate, updated = parts.estimator.estimate(target.summand, position, *of)
+                estimate, updated = parts.estimator.estimate(summand, position, *of)
                 drive = target.combine(position, estimate.total)
             else:
 
                 def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
-                    estimate, updated = parts.estimator.estimate(target.summand, at, *of)
+                    estimate, updated = parts.estimator.estimate(summand, at, *of)
                     return target.combine(at, estimate.total), (estimate, updated)
 
                 drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)

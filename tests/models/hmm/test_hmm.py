@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,6 +28,19 @@ COUNTS = RNG.poisson(np.array([1.0, 9.0])[STATES])
 LABELS = np.array(["a", "b", "c"])[np.minimum(RNG.poisson(np.array([0.2, 3.0])[STATES]), 2)]
 SHORT = {"num_chains": 2, "num_samples": 20, "num_starts": 2, "seed": 1}
 DATA = {"gaussian": X, "poisson": COUNTS, "categorical": LABELS}
+
+
+def _log_density(params, row):
+    """A regression whose line depends on the state."""
+    y, x = row
+    return -jnp.log(params["sd"]) - 0.5 * ((y - params["line"] @ jnp.array([1.0, x])) / params["sd"]) ** 2
+
+
+def _log_prior(params):
+    return -0.02 * jnp.sum(params["line"] ** 2) - 0.5 * jnp.log(params["sd"]) ** 2
+
+
+SWITCHING = sc.Model(_log_density, _log_prior, transforms={"sd": sc.transforms.positive})
 
 
 def fitted(series, emissions="gaussian", by=None, how=None, **options):
@@ -164,6 +178,35 @@ def test_a_saved_model_comes_back_and_is_reported(models, tmp_path):
         sc.models.DPMixture.load(tmp_path / "saved")
 
 
+def test_own_emissions_are_fitted_stored_and_loaded(tmp_path):
+    """A regression with two columns, a missing row, and intervals that contain the truth."""
+    x = RNG.normal(size=300)
+    y = np.where(STATES == 0, 1.0 + 2.0 * x, -1.0 - x) + 0.3 * RNG.normal(size=300)
+    rows = np.stack([y, x], axis=1)
+    rows[7] = np.nan
+    options = {"start": {"line": [0.0, 0.0], "sd": 1.0}, "num_chains": 1, "num_burnin": 10}
+    how = {"num_epochs": 60, "store": tmp_path / "part"}
+    part = fitted(rows, SWITCHING, how=how | {"callbacks": [lambda told: told.stop()]}, **options)
+    assert part.run_.status == "stopped"
+    fitted(rows, SWITCHING, how=how | {"resume": True}, **options)
+    again = sc.models.HMM.load(tmp_path / "part", emissions=SWITCHING)
+    whole = fitted(rows, SWITCHING, how={"num_epochs": 60}, **options)
+    np.testing.assert_array_equal(again.draws_["line"], whole.draws_["line"])
+    np.testing.assert_allclose(whole.parameters_["line"], [[-1.0, -1.0], [1.0, 2.0]], atol=0.2)
+    right = np.mean(whole.predict(rows) == STATES)
+    assert max(right, 1 - right) > 0.95
+    assert {"line(0)", "line(1)", "sd"} <= set(whole.summary())
+    assert "Metropolis-Hastings" in whole.run_.preparation["chosen"]
+    for path in (tmp_path / "part", tmp_path / "saved"):
+        whole.save(path, overwrite=True)
+        with pytest.raises(InvalidTypeError, match="code is not stored"):
+            sc.models.load(path)
+    loaded = sc.models.HMM.load(tmp_path / "saved", emissions=SWITCHING)
+    np.testing.assert_allclose(loaded.score(rows), whole.score(rows), rtol=1e-6)
+    with pytest.raises(InvalidValueError, match="no forecasts"):
+        whole.forecast(3)
+
+
 def test_all_windows_together_give_the_exact_counts():
     """Estimates of the stochastic samplers, with all windows and long buffers, for any place of the cuts."""
     given = read([COUNTS[:40], COUNTS[40:41], np.tile(COUNTS, 5)])
@@ -208,11 +251,21 @@ WRONG = {
     "three axes": (np.ones((2, 3, 4)), {}, "Pass several series as a list"),
     "too many states": (X, {"num_states": 200}, "at most 127"),
     "unknown emissions": (X, {"emissions": "student"}, "emissions"),
-    "own emissions": (X, {"emissions": lambda x: x}, "not supported yet"),
+    "a function as emissions": (X, {"emissions": lambda x: x}, "must be a name or an sc.Model"),
+    "own emissions without a prior": (X, {"emissions": sc.Model(lambda p, x: -x)}, "needs a log_prior"),
+    "own emissions without a start": (X, {"emissions": SWITCHING}, "need `start`"),
+    "own emissions with a reserved name": (X, {"emissions": SWITCHING, "start": {"last": 0.0}}, "'last'"),
+    "own emissions that give an array": (
+        X,
+        {"emissions": sc.Model(lambda p, x: p["a"] * x, lambda p: 0.0), "start": {"a": np.zeros(2)}},
+        "must return one number",
+    ),
+    "own emissions and a prior": (X, {"emissions": SWITCHING, "prior": {"shape": 1.0}}, "has its own prior"),
+    "a start of built-in emissions": (X, {"start": {"mean": 0.0}}, "emissions of your own"),
     "unknown prior": (X, {"prior": {"shape": 1.0}}, "has no 'shape'"),
     "categories of numbers": (X, {"categories": [1, 2]}, "requires emissions"),
     "step of Gibbs": (X, {"step_size": 0.1}, "remove it"),
-    "two columns of SCIR": (RNG.normal(size=(50, 2)), {"sampler": "scir"}, "normal emissions of one column"),
+    "a device of SCIR": (X, {"sampler": "scir", "device": "jax"}, 'requires sampler="gibbs"'),
     "negative sticky": (X, {"sticky": -1.0}, "sticky"),
 }
 

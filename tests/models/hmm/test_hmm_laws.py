@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, multigammaln
 
+import scirocco as sc
+
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
-from scirocco.models.hmm import buffered, emissions, priors
-from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, log_likelihoods
+from scirocco.models.hmm import buffered, emissions, own, priors, scan
+from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, layout, log_likelihoods
 from scirocco.models.hmm.series import read
 
 pytestmark = pytest.mark.law
@@ -29,11 +33,33 @@ SERIES: dict[str, Any] = {
     ),
 }
 KINDS = tuple(SERIES)
+SERIES["own"] = (
+    [[0.3, -1.0, np.nan, 2.0, 1.7], [0.1]],
+    {"mean": 0.5, "strength": 0.6, "degrees": 4.0, "scale": 1.2},
+)
+
+
+def own_normal():
+    """The normal distribution with its conjugate prior, as a user may write them."""
+    prior = SERIES["own"][1]
+
+    def log_density(params, x):
+        return -0.5 * ((x - params["mean"]) / params["sd"]) ** 2 - jnp.log(params["sd"])
+
+    def log_prior(params):
+        sd, apart = params["sd"], params["mean"] - prior["mean"]
+        squares = prior["scale"] ** 2 + prior["strength"] * apart**2
+        return -(prior["degrees"] + 2.0) * jnp.log(sd) - 0.5 * squares / sd**2
+
+    return sc.Model(log_density, log_prior, transforms={"sd": sc.transforms.positive})
 
 
 def problem(kind):
     given = read(SERIES[kind][0])
-    emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
+    if kind == "own":
+        emission = own.resolve(own_normal(), {"mean": 0.0, "sd": 1.0}, given)
+    else:
+        emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
     return Prior(K, A, STICKY, emission), emission.encode(given), given
 
 
@@ -54,7 +80,7 @@ def log_marginal(kind, rows):
     if kind == "poisson":
         a, b, n, s = prior["shape"], prior["rate"], len(rows), rows.sum()
         return a * np.log(b) - gammaln(a) + gammaln(a + s) - (a + s) * np.log(b + n) - gammaln(rows + 1).sum()
-    d, n = 2, len(rows)
+    n, d = len(rows), rows.size // len(rows)
     m, kappa, nu = np.full(d, prior["mean"]), prior["strength"], prior["degrees"]
     psi = prior["scale"] ** 2 * np.eye(d)
     rows = rows.reshape(n, d)
@@ -105,21 +131,53 @@ def features(paths):
     return np.concatenate([paths, np.stack([paths[:, i] == paths[:, j] for i, j in pairs], axis=1)], axis=1)
 
 
-@pytest.mark.parametrize("kind, piece", [("categorical", 2), ("poisson", 100), ("gaussian", 3)])
+@pytest.mark.parametrize("kind, piece", [("categorical", 2), ("poisson", 100), ("gaussian", 3), ("own", 3)])
 def test_states_have_their_enumerated_posterior(kind, piece, seed):
-    """Also if series are cut: pieces given the states between them; batches of pieces."""
+    """Also if series are cut: pieces given the states between them; batches of pieces.
+
+    Of emissions that a user writes, only what does not depend on labels: they switch more slowly than others.
+    """
     prior, data, given = problem(kind)
     paths, shares = enumerated(kind, prior, given)
     chain = GibbsChain(
         prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=0, num_threads=1, piece=piece
     )
     chain.advance(50)
-    steps = 4_000
+    steps, skipped = (1_600, len(given.values)) if kind == "own" else (4_000, 0)
     drawn = np.empty((steps, len(given.values)), np.int8)
     for step in range(steps):
         chain.advance(1)
         drawn[step] = chain.states.z
-    assert np.abs(z_scores(features(drawn), shares @ features(paths))).max() < 5
+    assert np.abs(z_scores(features(drawn), shares @ features(paths))[skipped:]).max() < 5
+
+
+def test_parameters_of_own_emissions_have_their_conditional_law(seed):
+    """Given the states: normal-inverse-gamma distributions, with four, one and no observations; 64 chains of each."""
+    copies, x = 64, np.array([1.2, -0.3, np.nan, 0.4, 2.0, -1.0])
+    given, one = read(np.tile(x, copies)), np.array([0, 0, 0, 0, 0, 1])
+    z = (3 * np.arange(copies)[:, None] + one).ravel()
+    emission = own.resolve(own_normal(), {"mean": 0.0, "sd": 1.0}, given)
+    data, prior, rng = emission.encode(given), SERIES["own"][1], np.random.default_rng(seed)
+    count, total, square = (
+        np.array([np.nansum((x[one == k] ** power)[~np.isnan(x[one == k])]) for k in range(3)])
+        for power in range(3)
+    )
+    kappa, nu = prior["strength"] + count, prior["degrees"] + count
+    centre = (prior["strength"] * prior["mean"] + total) / kappa
+    psi = prior["scale"] ** 2 + square + prior["strength"] * prior["mean"] ** 2 - kappa * centre**2
+    params, found = {"position": np.zeros((3 * copies, 2))}, []
+    for step in range(800):
+        params = emission.draw(rng, params, data, z, np.empty((3 * copies, 0)))
+        if step < 100:
+            continue
+        mean, log_sd = np.moveaxis(params["position"].reshape(copies, 3, 2), 2, 0)
+        apart = (mean - centre) * np.sqrt(kappa) / np.exp(log_sd)
+        parts = [apart, apart**2, psi * np.exp(-2 * log_sd), 2 * log_sd - np.log(psi)]
+        found.append(np.concatenate(parts, axis=1))
+    means = np.mean(found, axis=0)
+    expected = np.concatenate([0 * nu, 0 * nu + 1, nu, -digamma(nu / 2) - np.log(2)])
+    z_of = (means.mean(axis=0) - expected) / (means.std(axis=0, ddof=1) / np.sqrt(copies))
+    assert np.abs(z_of).max() < 5
 
 
 def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
@@ -194,7 +252,7 @@ def path_likelihoods(prior, params, data, given):
     return paths, logs
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "own"])
 def test_recursions_agree_with_all_paths(kind, seed):
     """Log likelihoods, smoothed probabilities and expected counts; windows with buffers as long as the series."""
     prior, data, given = problem(kind)
@@ -216,8 +274,9 @@ def test_recursions_agree_with_all_paths(kind, seed):
     np.testing.assert_allclose(sums.firsts.sum(axis=0), np.sum(firsts, axis=0), atol=1e-9)
     seen = np.flatnonzero(~data.is_missing)
     held = np.array([(shares @ (paths[:, seen] == k)).sum() for k in range(K)])
-    told = sums.stats.sum(axis=(0, 2)) if len(data.codes) else sums.stats.sum(axis=0)[:, 0]
-    np.testing.assert_allclose(told, held, atol=1e-9)
+    if kind != "own":  # it has no sums
+        told = sums.stats.sum(axis=(0, 2)) if len(data.codes) else sums.stats.sum(axis=0)[:, 0]
+        np.testing.assert_allclose(told, held, atol=1e-9)
 
     short = [
         np.abs(
@@ -229,6 +288,152 @@ def test_recursions_agree_with_all_paths(kind, seed):
         for b in (0, 9)
     ]
     assert short[1] < 1e-9 < short[0]
+
+
+def test_scans_have_the_densities_of_counts_in_columns():
+    """Up to a constant of each row, those of the host; the other kinds are part of the next test."""
+    given = read(np.array([[3, 1], [0, 0], [np.nan, np.nan], [7, 2], [5, 1]]))
+    emission = priors.resolve("poisson", given, K, None, None)
+    data, params = emission.encode(given), {"rates": np.array([[1.0, 2.0], [6.0, 0.5]])}
+    states = scan.DeviceStates(Prior(K, A, STICKY, emission), data, given.bounds, 1)
+    kind, values = states._values(params)
+    found = scan.log_densities(kind, jax.tree.map(lambda part: part[0], states.rows), values)
+    rates, counts = params["rates"][:, None, :], np.nan_to_num(given.values)
+    wanted = ((counts * np.log(rates) - rates).sum(axis=2) * ~data.is_missing).T
+    np.testing.assert_allclose(found[:, 1] - found[:, 0], wanted[:, 1] - wanted[:, 0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
+def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
+    """Filters equal the recursion, paths have their enumerated probabilities, sums are those of the states.
+
+    1,000 copies of two series in blocks of four rows: series go on from block to block.
+    """
+    monkeypatch.setattr(scan, "_LONGEST", 4)
+    copies, rng = 1_000, np.random.default_rng(seed)
+    given, again = read(SERIES[kind][0]), read(SERIES[kind][0] * copies)
+    emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
+    prior, data = Prior(K, A, STICKY, emission), emission.encode(given)
+    params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), emission.first(rng, data, K))
+    states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1)
+    states.step(params, None, None, (seed, 5))
+
+    paths, logs = path_likelihoods(prior, params, data, given)
+    shares = np.exp(logs - np.logaddexp.reduce(logs))
+    drawn = states.z.reshape(copies, -1).astype(int)
+    told = features(drawn)
+    error = np.maximum(told.std(axis=0), 0.5 / np.sqrt(copies)) / np.sqrt(copies)
+    assert np.abs((told.mean(axis=0) - shares @ features(paths)) / error).max() < 5
+
+    *arguments, key = *states._values(params.emission), jax.random.key(0)
+    first, moves = np.float32(params.initial), np.float32(params.transitions)
+    width = states.stats.shape[1]
+    _, _, filters = scan.sweep(arguments[0], width, states.rows, arguments[1], first, moves, key)
+    filters = np.asarray(filters).reshape(-1, K)
+    for t in range(1, len(given.values) + 1):  # the law of the last state of a series that ends there
+        begin = int(given.bounds[np.searchsorted(given.bounds, t - 1, side="right") - 1])
+        _, ends = log_likelihoods(
+            emission, params, data.take(np.arange(begin, t)), np.array([0, t - begin]), 1
+        )
+        for copy in (0, 500, 999):
+            np.testing.assert_allclose(filters[copy * len(given.values) + t - 1], ends[0], atol=1e-5)
+
+    found = states.firsts, states.moves, states.stats
+    sums, arguments = [np.zeros(part.shape) for part in found], emission.kernel(params.emission, states.data)
+    for piece in layout(again.bounds, 10**6, 0).pieces:
+        kernels()._tally(1.0, arguments, states.z, piece, *sums)
+    for part, wanted in zip(found, sums, strict=True):
+        np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-3)
+
+
+def test_own_emissions_move_along_the_gradient_of_the_likelihood(seed):
+    """Fisher's identity: gradients averaged over the states, at full batch, are those of the marginal likelihood."""
+    prior, data, given = problem("own")
+    rng = np.random.default_rng(seed)
+    u = np.round(rng.normal(scale=0.5, size=(K, 2)), 2)
+    params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), {"position": u})
+    begins, ends = given.bounds[:-1], given.bounds[1:]
+    windows = np.stack([begins, ends, begins, ends, 0 * begins], axis=1)
+    shares = np.zeros((data.num_rows, K))
+    buffered.expected(prior, params, data, windows, 1, shares)
+    found = prior.emission._shared(u, data, shares).gradient
+
+    def log_posterior(mean, log_sd):  # in double precision
+        x, sd = data.rows, np.exp(log_sd)
+        logs = np.where(np.isnan(x), 0.0, -0.5 * ((x - mean) / sd) ** 2 - log_sd)
+        start, total = params.initial * np.exp(logs[0]), 0.0
+        for t in range(1, len(x)):
+            start = start @ params.transitions if t not in given.bounds else start.sum() * params.initial
+            start = start * np.exp(logs[t])
+        told = SERIES["own"][1]
+        squares = told["scale"] ** 2 + told["strength"] * (mean - told["mean"]) ** 2
+        total = np.sum(-(told["degrees"] + 1.0) * log_sd - 0.5 * squares / sd**2)
+        return np.log(start.sum()) + total
+
+    for k, d in np.ndindex(K, 2):
+        shift = np.zeros((K, 2))
+        shift[k, d] = 1e-5
+        slope = (log_posterior(*(u + shift).T) - log_posterior(*(u - shift).T)) / 2e-5
+        np.testing.assert_allclose(found[k, d], slope, rtol=1e-4, atol=1e-4)
+
+
+def test_stochastic_samplers_at_full_batch_have_the_exact_law(seed):
+    """If states are certain: Dirichlet rows and normal-inverse-Wishart emissions of two columns, for any step size.
+
+    SCIR-CV has no noise to reduce then, and moves as SCIR does.
+    """
+    z = np.array([0, 0, 1, 1, 1, 0, 0, 0, 1, 0])
+    noise = np.array([[0.3, 1.0], [-1.0, 0.2], [2.0, 1.5], [1.7, 2.5], [0.0, -1.0]] * 2)
+    given = read(1e3 * z[:, None] + noise)
+    told = {"mean": 0.5, "strength": 1e-4, "degrees": 4.0, "scale": 1.2}
+    emission = priors.resolve("gaussian", given, K, told, None)
+    prior, data, x = Prior(K, A, STICKY, emission), emission.encode(given), emission.encode(given).rows
+    known = buffered.settings("scir", prior, data, given.bounds, 10**6, 2.0, 20, 4, seed)
+    chain, other = (
+        buffered.BufferedChain(prior, data, given.bounds, known._replace(sampler=sampler), seed, 0, 1)
+        for sampler in ("scir", "scir_cv")
+    )
+    for each in (chain, other):
+        each.advance(20)
+    np.testing.assert_allclose(chain.params().transitions, other.params().transitions, rtol=1e-9)
+    order = np.argsort(chain.params().emission["means"][:, 0])
+    count = np.array([np.sum(z == k) for k in range(K)])
+    kappa, nu = emission.strength + count, emission.degrees + count
+    m, total = np.array(emission.mean), np.array([x[z == k].sum(axis=0) for k in range(K)])
+    centre = (emission.strength * m + total) / kappa[:, None]
+    psi = np.diag(emission.spread) + np.array(
+        [
+            x[z == k].T @ x[z == k]
+            + emission.strength * np.outer(m, m)
+            - kappa[k] * np.outer(centre[k], centre[k])
+            for k in range(K)
+        ]
+    )
+    moves = prior.transitions + np.array([[3.0, 2.0], [2.0, 2.0]])
+    found = []
+    for _ in range(1_200):
+        chain.advance(1)
+        first, rows, normal = chain.params()
+        rows, apart = rows[order][:, order], normal["means"][order] - centre
+        precision = np.linalg.inv(normal["covariances"][order])
+        squares = kappa * np.einsum("ki,kij,kj->k", apart, precision, apart)
+        scaled = np.trace(psi @ precision, axis1=1, axis2=2)
+        crossed = (psi @ precision)[:, 0, 1]
+        dets = np.linalg.slogdet(psi @ precision)[1]
+        parts = rows[:, 0], rows[:, 0] ** 2, first[order][:1], squares, scaled, crossed, dets, apart.ravel()
+        found.append(np.concatenate(parts))
+    share, sums = moves[:, 0] / moves.sum(axis=1), moves.sum(axis=1)
+    expected = [
+        *share,
+        *(share * (moves[:, 0] + 1) / (sums + 1)),
+        (A + 1) / (2 * A + 1),
+        *(2.0, 2.0),
+        *(2 * nu),
+        *(0.0, 0.0),
+        *(digamma(nu / 2) + digamma((nu - 1) / 2) + 2 * np.log(2)),
+        *np.zeros(4),
+    ]
+    assert np.abs(z_scores(np.array(found), np.array(expected))).max() < 5
 
 
 def test_the_filter_forgets_at_the_rate_of_the_chain():

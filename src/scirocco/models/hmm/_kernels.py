@@ -1,8 +1,9 @@
 """Compiled recursions of hidden Markov models: states of pieces of series, expected counts, log likelihoods.
 
 Observations enter as `Data`: `codes` (categories, or small counts; -1: missing) with `table`, the density of each code
-in each state; or `rows` (NaN: missing) with one row of numbers per state in `values`. Densities are divided by their
-largest over the states, so that the recursions neither overflow nor underflow.
+in each state; or `rows` (NaN: missing) with one row of numbers per state in `values`; or, of the kind `DENSE`, `rows`
+with the log densities of an observation in all states. Densities are divided by their largest over the states, so that
+the recursions neither overflow nor underflow.
 
 All kernels release the GIL and work on a range of pieces, so that threads can share them. A group of pieces has its own
 stream of random numbers and its own sums: results do not depend on which thread takes which group.
@@ -17,7 +18,7 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import cached_for, called, inlined, stream, uniform
 
-TABLE, NORMAL, POISSON = 0, 1, 2
+TABLE, NORMAL, POISSON, DENSE = 0, 1, 2, 3
 UNSET = -1  # a state that has not been drawn yet
 _SMALL, _BLOCK = 1e-150, 1024
 
@@ -68,6 +69,10 @@ def _fill(data: Data, begin: int, end: int, out: np.ndarray) -> float:
                 for k in range(num):
                     side = values[k, 2] * (x - values[k, 1])
                     w[k] = values[k, 0] - 0.5 * side * side
+                    high = max(high, w[k])
+            elif kind == DENSE:
+                for k in range(num):
+                    w[k] = rows[t, k]
                     high = max(high, w[k])
             else:
                 for k in range(num):
@@ -135,7 +140,7 @@ def _tally(
         if kind == TABLE:
             if codes[t] >= 0:
                 stats[k, codes[t]] += sign
-        elif not math.isnan(rows[t, 0]):
+        elif kind != DENSE and not math.isnan(rows[t, 0]):
             stats[k, 0] += sign
             for i in range(d):
                 stats[k, 1 + i] += sign * rows[t, i]
@@ -258,7 +263,7 @@ def smooth(
                         if kind == TABLE:
                             if codes[t] >= 0:
                                 stats[place, k, codes[t]] += gamma[k]
-                        elif not math.isnan(rows[t, 0]):
+                        elif kind != DENSE and not math.isnan(rows[t, 0]):
                             stats[place, k, 0] += gamma[k]
                             for i in range(d):
                                 stats[place, k, 1 + i] += gamma[k] * rows[t, i]

@@ -8,10 +8,11 @@ the whole series they estimate the shapes of gamma distributions:
 .. math:: \hat a = a + \frac{G}{n} \sum_{\text{windows}} E[\text{counts} | \text{window and buffers}].
 
 Transitions, first states and categories are normalised gamma variables that move by SCIR, SCIR-CV or SGRLD. Poisson
-rates and precisions move by the same exact diffusion with estimated shape and rate, means by an Ornstein-Uhlenbeck
-process. The stationary distribution is the posterior up to the noise of the estimates, which vanishes with the step
-size and with the size of the batch, and up to the error of the buffers. (SCIR moves the sum of a row with its expected
-count, which depends on the shares: an effect of relative order 1/√N. SGRLD's sums do not depend on them.)
+rates and precisions move by the same exact diffusion with estimated shape and rate (precision matrices in their
+Bartlett factors), means by an Ornstein-Uhlenbeck process, and parameters of a user's emissions by preconditioned
+Langevin steps. The stationary distribution is the posterior up to the noise of the estimates, which vanishes with the
+step size and with the size of the batch, and up to the error of the buffers. (SCIR moves the sum of a row with its
+expected count, which depends on the shares: an effect of relative order 1/√N. SGRLD's sums do not depend on them.)
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ import numpy as np
 from scirocco import _checks
 from scirocco.diffusions import host
 from scirocco.diffusions.host._threads import run_blocks
-from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import StatePurpose
-from scirocco.models.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson
+from scirocco.models.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson, positive
 from scirocco.models.hmm.gibbs import (
     Parameters,
     Prior,
@@ -35,6 +35,7 @@ from scirocco.models.hmm.gibbs import (
     start,
     stationary,
 )
+from scirocco.models.hmm.own import Own
 from scirocco.models.hmm.series import Array
 from scirocco.samplers import schedules
 
@@ -73,11 +74,6 @@ def settings(
     seed: int,
 ) -> Settings:
     """Check the arguments, and measure the buffer if it is not given."""
-    if isinstance(prior.emission, Gaussian) and prior.emission.width > 1:
-        raise InvalidValueError(
-            f'sampler="{sampler}" supports normal emissions of one column, got {prior.emission.width}. Use '
-            'sampler="gibbs".'
-        )
     if step_size is None:
         counts = float(bounds[-1]) / prior.num_states / (prior.num_states * prior.concentration)
         step_size = _STEPS.get(sampler, _EULER / (1.0 + counts))
@@ -91,7 +87,7 @@ def settings(
         length = _forgotten(prior.emission, found, data, bounds, seed)
     else:
         length = _checks.positive_int(buffer, "buffer", minimum=0)
-    error = _error(prior, found, data, bounds, length, seed)
+    error = measured_error(prior, found, data, bounds, length, seed)
     words = (
         f"{sampler}: {windows} of {groups} groups of windows of {_WINDOW} observations per step, with buffers of "
         f"{length} on either side (error of expected transitions per observation: {error:.1e})"
@@ -125,7 +121,9 @@ def _forgotten(emission: Emission, params: Parameters, data: Encoded, bounds: Ar
     return longest
 
 
-def _error(prior: Prior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int) -> float:
+def measured_error(
+    prior: Prior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int
+) -> float:
     """Largest error of an expected transition count per observation, compared with buffers four times as long."""
     pieces = _places(data, bounds, _WINDOW, seed)
     total = (pieces[:, 1] - pieces[:, 0]).sum()
@@ -153,17 +151,22 @@ class Sums(NamedTuple):
 
 
 def expected(
-    prior: Prior, params: Parameters, data: Encoded, windows: Array, num_threads: int | None
+    prior: Prior,
+    params: Parameters,
+    data: Encoded,
+    windows: Array,
+    num_threads: int | None,
+    shares: Array | None = None,
 ) -> Sums:
-    """Expected counts of some windows."""
+    """Expected counts of some windows; `shares` (N, K) gets the probabilities of the states in them."""
     num, width = prior.num_states, prior.emission.stats_width(data)
     count = len(windows)
     sums = Sums(np.zeros((count, num)), np.zeros((count, num, num)), np.zeros((count, num, width)))
     arguments, chain, run = prior.emission.kernel(params.emission, data), params.chain(), kernels().smooth
-    nothing = np.empty((0, 0))
+    out = np.empty((0, 0)) if shares is None else shares
 
     def work(first: int, last: int) -> None:
-        run(arguments, chain, windows, *sums, nothing, first, last)
+        run(arguments, chain, windows, *sums, out, first, last)
 
     run_blocks(work, count, num_threads)
     return sums
@@ -189,6 +192,7 @@ class BufferedChain:
         self.parts: dict[str, Array] | None = None
         """Unnormalised initial distribution, transitions, and emissions."""
         self.reference: dict[str, Array] = {}
+        self._shares: tuple[Encoded, Array]
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class BufferedChain:
     def params(self) -> Parameters:
         """The current parameters."""
         assert self.parts is not None
-        emission: Params = {name: self.parts[name] for name in self.prior.emission.shapes(1)}
+        emission: Params = {n: part for n, part in self.parts.items() if n not in ("initial", "transitions")}
         if "probabilities" in emission:
             emission = {"probabilities": _shares(emission["probabilities"])}
         return Parameters(_shares(self.parts["initial"]), _shares(self.parts["transitions"]), emission)
@@ -217,7 +221,7 @@ class BufferedChain:
         for _ in range(num_steps):
             if self.known.sampler == "scir_cv" and self.number % _REFRESH_EVERY == 0:
                 sums = self._estimate(_REFRESH * self.known.windows, StatePurpose.REFRESH)
-                self.reference = self._shapes(sums)
+                self.reference |= self._shapes(sums)
             self._move(self._estimate(self.known.windows, StatePurpose.WINDOWS))
             self.number += 1
 
@@ -231,8 +235,14 @@ class BufferedChain:
         chosen = rng.permutation(found.num_groups)[:number]
         rows = np.concatenate([np.arange(found.groups[g], found.groups[g + 1]) for g in chosen])
         windows = _with_buffers(found.pieces[rows], self.bounds, self.known.buffer)
-        sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
         scale = found.num_groups / len(chosen)
+        if isinstance(self.prior.emission, Own):
+            shares = np.zeros((self.data.num_rows, self.prior.num_states))
+            sums = expected(self.prior, self.params(), self.data, windows, self.num_threads, shares)
+            used = np.concatenate([np.arange(begin, end) for begin, end in windows[:, :2]])
+            self._shares = self.data.take(used), scale * shares[used]
+        else:
+            sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
         return Sums(*(scale * part.sum(axis=0) for part in sums))
 
     def _priors(self) -> dict[str, Any]:
@@ -270,24 +280,42 @@ class BufferedChain:
             self.parts["rates"] = _cir(words, self.parts["rates"], emission.shape + total, rate, step)
         elif isinstance(emission, Gaussian):
             self._move_normal(emission, sums.stats, step, words)
+        elif isinstance(emission, Own):
+            self._move_own(emission, step, words)
 
     def _move_normal(self, emission: Gaussian, stats: Array, step: float, words: tuple[int, int]) -> None:
-        """One column: the mean given the precision, then the precision given the mean."""
+        """The mean given the precision, then the precision given the mean."""
         assert self.parts is not None
         rng = np.random.default_rng(list(words))
-        count, total, square = stats[:, 0], stats[:, 1], stats[:, 2]
-        mean, precision = self.parts["means"][:, 0], 1.0 / self.parts["covariances"][:, 0, 0]
-        prior, kappa = emission.mean[0], emission.strength + count
-        centre = (emission.strength * prior + total) / kappa
-        stay = np.exp(-step)
-        noise = np.sqrt((1.0 - stay**2) / (kappa * precision)) * rng.standard_normal(len(mean))
-        mean = centre + (mean - centre) * stay + noise
-        scatter = square - 2.0 * mean * total + count * mean**2
-        rate = 0.5 * (emission.spread[0] + emission.strength * (mean - prior) ** 2 + np.maximum(scatter, 0.0))
-        shape = 0.5 * (emission.degrees + 1.0 + count)
-        precision = _cir((words[0], words[1] + 1), precision, shape, rate, step)
-        self.parts["means"] = mean[:, None]
-        self.parts["covariances"] = (1.0 / np.maximum(precision, 1e-300))[:, None, None]
+        count, total, square = emission.sums(stats)
+        prior, kappa, stay = np.array(emission.mean), emission.strength + count, np.exp(-step)
+        centre = (emission.strength * prior + total) / kappa[:, None]
+        mean, cover = self.parts["means"], self.parts["covariances"]
+        noise = (np.linalg.cholesky(cover) @ rng.standard_normal((*mean.shape, 1)))[..., 0]
+        mean = centre + (mean - centre) * stay + noise * np.sqrt((1.0 - stay**2) / kappa)[:, None]
+        apart, cross = mean - prior, total[:, :, None] * mean[:, None, :]
+        psi = (
+            np.diag(emission.spread)
+            + emission.strength * apart[:, :, None] * apart[:, None, :]
+            + (square - cross - cross.transpose(0, 2, 1))
+            + count[:, None, None] * mean[:, :, None] * mean[:, None, :]
+        )
+        free = emission.degrees + 1.0 + count
+        words = words[0], words[1] + 1
+        self.parts["means"] = mean
+        self.parts["covariances"] = _wishart(
+            words, cover, free, positive(psi, np.array(emission.spread)), step
+        )
+
+    def _move_own(self, emission: Own, step: float, words: tuple[int, int]) -> None:
+        """Stochastic gradients, preconditioned by the curvature where the chain began."""
+        assert self.parts is not None
+        data, shares = self._shares
+        params = {"position": self.parts["position"]}
+        if "curvature" not in self.reference:
+            self.reference["curvature"] = emission.curvature(params, data, shares)
+        rng = np.random.default_rng(list(words))
+        self.parts |= emission.langevin(rng, params, data, shares, self.reference["curvature"], step)
 
     # -- draws --------------------------------------------------------------------------------------------------------
 
@@ -342,6 +370,26 @@ def _euler(words: tuple[int, int], x: Array, shape: Array, counts: Array, step: 
     drift = shape - x - counts * _shares(x)
     found: Array = np.abs(x + step * drift + np.sqrt(2.0 * step * x) * rng.standard_normal(x.shape))
     return np.maximum(found, 1e-300)
+
+
+def _wishart(words: tuple[int, int], cover: Array, free: Array, psi: Array, step: float) -> Array:
+    """Covariances whose inverses move by a diffusion with stationary distribution Wishart(free, psi⁻¹).
+
+    Bartlett's factors of the inverse are independent: their squared diagonal entries are gamma variables, which move by
+    `_cir`, and the entries below are normal, which move by Ornstein-Uhlenbeck processes.
+    """
+    d, stay = cover.shape[1], np.exp(-step)
+    root = np.linalg.cholesky(np.linalg.inv(psi))
+    factor = np.linalg.solve(root, np.linalg.cholesky(np.linalg.inv(cover)))
+    at = np.arange(d)
+    shape = 0.5 * (free[:, None] - at)
+    halves = _cir(words, 0.5 * factor[:, at, at] ** 2, shape, np.ones_like(shape), step)
+    noise = np.random.default_rng([*words, 1]).standard_normal(factor.shape)
+    factor = np.tril(stay * factor + np.sqrt(1.0 - stay**2) * noise, -1)
+    factor[:, at, at] = np.sqrt(2.0 * halves)
+    side = np.linalg.inv(root @ factor)
+    found: Array = side.transpose(0, 2, 1) @ side
+    return found
 
 
 def _cir(words: tuple[int, int], x: Array, shape: Array, rate: Array, step: float) -> Array:

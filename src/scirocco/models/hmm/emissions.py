@@ -1,10 +1,10 @@
-"""Observations given the state: categories, normal rows, counts; with conjugate priors."""
+"""Observations given the state: what a distribution must know; categories, normal rows and counts."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.hmm.observations import counts, labels, real, some
 from scirocco.models.hmm.series import Array, Given
 
-_TABLE, _NORMAL, _POISSON = 0, 1, 2  # as in the kernels
+_TABLE, _NORMAL, _POISSON, DENSE = 0, 1, 2, 3  # as in the kernels
 _LARGEST_TABLE = 4096  # counts below are looked up
 Params = dict[str, Array]
 
@@ -47,7 +47,8 @@ def _codes(values: Array) -> Encoded:
     return Encoded(np.ascontiguousarray(values, np.int32), np.empty((0, 1)))
 
 
-def _rows(values: Array) -> Encoded:
+def rows_of(values: Array) -> Encoded:
+    """Observations as numbers."""
     return Encoded(np.empty(0, np.int32), np.ascontiguousarray(values, np.float64))
 
 
@@ -64,8 +65,66 @@ def _by_table(logs: Array, data: Encoded) -> tuple[Any, ...]:
     )
 
 
+class Emission(Protocol):
+    """What a hidden Markov model needs of the distribution of an observation given its state."""
+
+    kind: ClassVar[str]
+
+    @property
+    def width(self) -> int:
+        """Number of columns, or of categories."""
+
+    def shapes(self, num: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters in the user's units."""
+
+    def stats_width(self, data: Encoded) -> int:
+        """Numbers per state that the kernels sum."""
+
+    def encode(self, given: Given) -> Encoded:
+        """Check observations, and convert them to the units of the kernels."""
+
+    def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
+        """Arguments of the kernels."""
+
+    def draw(self, rng: np.random.Generator, params: Params, data: Encoded, z: Array, stats: Array) -> Params:
+        """Draw parameters given the states and the sums of each state; conjugate priors need the sums alone."""
+
+    def settled(self, params: Params, data: Encoded, z: Array) -> Params:
+        """Parameters of a short chain nearer to the mode given the states; exact draws need no help."""
+
+    def log_density(self, params: Params, data: Encoded, z: Array, stats: Array) -> float:
+        """The log density of all observations given their states, up to a constant."""
+
+    def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
+        """Initial parameters of a short chain."""
+
+    def inside(self, draw: Params) -> Params:
+        """From the units of the user to those of the kernels."""
+
+    def outside(self, draw: Params) -> Params:
+        """From the units of the kernels to those of the user."""
+
+    def constant(self, data: Encoded) -> Array:
+        """What the kernels leave out of the log density of each observation."""
+
+    def features(self, draws: Params) -> Array:
+        """Coordinates in which states of different draws are compared, (draws, K, f)."""
+
+    def sort_key(self, means: Params) -> Array | None:
+        """Values by which states are numbered; None: by their shares."""
+
+    def simulate(self, rng: np.random.Generator, draw: Params, states: Array) -> Array:
+        """Observations in some states."""
+
+
+class _Conjugate:
+    def settled(self, params: Params, data: Encoded, z: Array) -> Params:
+        """A draw given the states needs no help."""
+        return params
+
+
 @dataclasses.dataclass(frozen=True)
-class Categorical:
+class Categorical(_Conjugate):
     """P(x = v | state k) = θ_kv, θ_k ~ Dir(b, ..., b)."""
 
     categories: tuple[Any, ...]
@@ -106,18 +165,18 @@ class Categorical:
         """Arguments of the kernels."""
         return _by_table(np.log(np.maximum(params["probabilities"].T, 1e-300)), data)
 
-    def draw(self, rng: np.random.Generator, stats: Array, coded: bool) -> Params:
+    def draw(self, rng: np.random.Generator, params: Params, data: Encoded, z: Array, stats: Array) -> Params:
         """Draw parameters given the sums of each state."""
         return {"probabilities": dirichlet(rng, self.concentration + stats)}
 
-    def log_density(self, params: Params, stats: Array, coded: bool) -> float:
+    def log_density(self, params: Params, data: Encoded, z: Array, stats: Array) -> float:
         """The log density of all observations given their states, up to a constant."""
         return float((stats * np.log(np.maximum(params["probabilities"], 1e-300))).sum())
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
         """Initial parameters: frequencies in distant stretches of the series, and everywhere."""
         seen = np.eye(self.width)[data.codes[data.codes >= 0]]
-        share = _distant(rng, np.sqrt(_stretches(rng, seen, 8)), num) ** 2
+        share = distant(rng, np.sqrt(stretches(rng, seen, 8)), num) ** 2
         share = 0.5 * share / share.sum(axis=1, keepdims=True) + 0.5 * seen.mean(axis=0)
         return {"probabilities": dirichlet(rng, 0.5 + 4.0 * self.width * share)}
 
@@ -147,7 +206,7 @@ class Categorical:
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaussian:
+class Gaussian(_Conjugate):
     """x | state k ~ N(μ_k, Σ_k), Σ_k ~ inverse Wishart(ν, Ψ), μ_k | Σ_k ~ N(m, Σ_k/κ), x in units of `scale`."""
 
     centre: tuple[float, ...]
@@ -175,7 +234,7 @@ class Gaussian:
 
     def encode(self, given: Given) -> Encoded:
         """Check real numbers, and convert them to the units of the kernels."""
-        return _rows((real(given, self.width) - self.centre) / self.scale)
+        return rows_of((real(given, self.width) - self.centre) / self.scale)
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
         """Arguments of the kernels."""
@@ -187,10 +246,10 @@ class Gaussian:
         values = np.concatenate([logs[:, None], params["means"], roots.reshape(num, -1)], axis=1)
         return _NORMAL, data.codes, data.rows, np.empty((1, 1)), np.empty(1), np.ascontiguousarray(values)
 
-    def draw(self, rng: np.random.Generator, stats: Array, coded: bool) -> Params:
+    def draw(self, rng: np.random.Generator, params: Params, data: Encoded, z: Array, stats: Array) -> Params:
         """Draw parameters given the sums of each state."""
         d, num = self.width, len(stats)
-        count, total, square = self._sums(stats)
+        count, total, square = self.sums(stats)
         prior, kappa = np.array(self.mean), self.strength + count
         centre = (self.strength * prior + total) / kappa[:, None]
         psi = (
@@ -199,7 +258,7 @@ class Gaussian:
             + self.strength * np.outer(prior, prior)
             - kappa[:, None, None] * centre[:, :, None] * centre[:, None, :]
         )
-        root = np.linalg.cholesky(_positive(psi, np.array(self.spread)))
+        root = np.linalg.cholesky(positive(psi, np.array(self.spread)))
         bartlett = np.zeros((num, d, d))
         free = self.degrees + count[:, None] - np.arange(d)
         bartlett[:, np.arange(d), np.arange(d)] = np.sqrt(2.0 * rng.standard_gamma(0.5 * free))
@@ -211,9 +270,9 @@ class Gaussian:
         shift = (side @ rng.standard_normal((num, d, 1)))[..., 0] / np.sqrt(kappa)[:, None]
         return {"means": centre + shift, "covariances": side @ side.transpose(0, 2, 1)}
 
-    def log_density(self, params: Params, stats: Array, coded: bool) -> float:
+    def log_density(self, params: Params, data: Encoded, z: Array, stats: Array) -> float:
         """The log density of all observations given their states, up to a constant."""
-        count, total, square, means = *self._sums(stats), params["means"]
+        count, total, square, means = *self.sums(stats), params["means"]
         cross = total[:, :, None] * means[:, None, :]
         scatter = (
             square
@@ -226,7 +285,7 @@ class Gaussian:
             -0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum())
         )
 
-    def _sums(self, stats: Array) -> tuple[Array, Array, Array]:
+    def sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""
         d = self.width
         square = stats[:, 1 + d :].reshape(-1, d, d)
@@ -237,7 +296,7 @@ class Gaussian:
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
         """Initial parameters: means of distant rows, or of stretches of them."""
         rows = data.rows[~data.is_missing]
-        means = _distant(rng, _stretches(rng, rows), num)
+        means = distant(rng, stretches(rng, rows), num)
         cover = np.tile(np.diag(np.maximum(rows.var(axis=0), 1e-8)) / num ** (2 / self.width), (num, 1, 1))
         return {"means": means, "covariances": cover}
 
@@ -281,7 +340,7 @@ class Gaussian:
 
 
 @dataclasses.dataclass(frozen=True)
-class Poisson:
+class Poisson(_Conjugate):
     """x_j | state k ~ Poisson(λ_kj), λ_kj ~ Gamma(shape, rate_j), columns independent."""
 
     shape: float
@@ -307,7 +366,7 @@ class Poisson:
         found = counts(real(given, self.width))
         if self.width == 1 and np.nanmax(found, initial=0) < _LARGEST_TABLE:
             return _codes(np.where(np.isnan(found[:, 0]), -1, found[:, 0]))
-        return _rows(found)
+        return rows_of(found)
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
         """Arguments of the kernels."""
@@ -318,9 +377,9 @@ class Poisson:
         values = np.concatenate([np.log(rates), -rates], axis=1)
         return _POISSON, data.codes, data.rows, np.empty((1, 1)), np.empty(1), np.ascontiguousarray(values)
 
-    def draw(self, rng: np.random.Generator, stats: Array, coded: bool) -> Params:
+    def draw(self, rng: np.random.Generator, params: Params, data: Encoded, z: Array, stats: Array) -> Params:
         """Draw parameters given the sums of each state."""
-        count, total = self.summed(stats, coded)
+        count, total = self.summed(stats, len(data.codes) > 0)
         rates = rng.standard_gamma(self.shape + total) / (np.array(self.rate) + count[:, None])
         return {"rates": np.maximum(rates, 1e-300)}
 
@@ -330,15 +389,15 @@ class Poisson:
             return stats[:, 0], stats[:, 1:]
         return stats.sum(axis=1), (stats @ np.arange(stats.shape[1]))[:, None]
 
-    def log_density(self, params: Params, stats: Array, coded: bool) -> float:
+    def log_density(self, params: Params, data: Encoded, z: Array, stats: Array) -> float:
         """The log density of all observations given their states, up to a constant."""
-        count, total = self.summed(stats, coded)
+        count, total = self.summed(stats, len(data.codes) > 0)
         return float((total * np.log(params["rates"]) - count[:, None] * params["rates"]).sum())
 
     def first(self, rng: np.random.Generator, data: Encoded, num: int) -> Params:
         """Initial parameters: means of distant counts, or of stretches of them."""
         counts = data.codes[:, None].astype(np.float64) if len(data.codes) else data.rows
-        roots = _distant(rng, np.sqrt(_stretches(rng, counts[~data.is_missing]) + 0.25), num)
+        roots = distant(rng, np.sqrt(stretches(rng, counts[~data.is_missing]) + 0.25), num)
         return {"rates": roots**2 * rng.uniform(0.8, 1.25, roots.shape) + 1e-3}
 
     def inside(self, draw: Params) -> Params:
@@ -371,9 +430,6 @@ class Poisson:
         return rng.poisson(draw["rates"][states]).astype(np.float64)
 
 
-Emission = Categorical | Gaussian | Poisson
-
-
 # -- random numbers ----------------------------------------------------------------------------------------------------
 
 
@@ -387,14 +443,14 @@ def dirichlet(rng: np.random.Generator, shape: Array) -> Array:
     return found
 
 
-def _stretches(rng: np.random.Generator, rows: Array, least: int = 1) -> Array:
+def stretches(rng: np.random.Generator, rows: Array, least: int = 1) -> Array:
     """Means of stretches of the series, of a random length: states that last are further apart in them."""
     length = min(least * int(4 ** rng.integers(3)), max(1, len(rows) // 20))
     found: Array = rows[: len(rows) // length * length].reshape(-1, length, rows.shape[1]).mean(axis=1)
     return found
 
 
-def _distant(rng: np.random.Generator, rows: Array, num: int) -> Array:
+def distant(rng: np.random.Generator, rows: Array, num: int) -> Array:
     """Rows far from each other: each with probability proportional to the squared distance to those before."""
     chosen = [rows[rng.integers(len(rows))]]
     nearest = np.full(len(rows), np.inf)
@@ -406,6 +462,6 @@ def _distant(rng: np.random.Generator, rows: Array, num: int) -> Array:
     return np.array(chosen)
 
 
-def _positive(psi: Array, least: Array) -> Array:
+def positive(psi: Array, least: Array) -> Array:
     """Rounding must not make a scatter matrix indefinite: add a billionth of the prior."""
     return psi + 1e-9 * np.diag(least)

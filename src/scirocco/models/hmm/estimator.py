@@ -14,6 +14,7 @@ from scirocco import _checks
 from scirocco.data.arrays import ArraySource
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model.density import Model
 from scirocco.models import fits
 from scirocco.models.fits.conventions import StepSize
 from scirocco.models.fits.mixing import warn_if_unmixed
@@ -29,6 +30,7 @@ from scirocco.run.result import Run
 
 KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
+DEVICES = ("auto", "cpu", "gpu", "jax")
 _MOST_STATES, _MOST_STARTS = 127, 1_000
 _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 _ADVICE = (
@@ -42,13 +44,16 @@ class HMM(fits.Conventions, Results):
 
     Priors are conjugate: :math:`A_j ~ Dir(a + κ e_j)`, the first state Dir(a), and for emissions a Dirichlet, a
     normal-inverse-Wishart or a gamma distribution. States and parameters are drawn exactly, with compiled code.
+    Parameters of emissions that you write yourself are drawn by Metropolis-Hastings steps that need no step size.
 
     Parameters
     ----------
     num_states
         K.
     emissions
-        "gaussian" (one or more real columns), "poisson" (counts; columns are independent), or "categorical" (labels).
+        "gaussian" (one or more real columns), "poisson" (counts; columns are independent), "categorical" (labels), or
+        your own: an `sc.Model(log_density, log_prior)` of one observation x (a number, or an array if there are
+        columns) given a dict with the parameters of one state, `log_density(params, x)`.
     sampler
         "gibbs" (default): states jointly by forward filtering and backward sampling, in batches of pieces of the
         series, then all parameters given all states; exact, no step size. "scir", "scir_cv", "sgrld": stochastic
@@ -59,6 +64,8 @@ class HMM(fits.Conventions, Results):
         The emission prior: {"concentration"} of categories (1 each); {"mean", "strength", "degrees", "scale"} of normal
         emissions: Σ ~ inverse Wishart(degrees, diag(scale²)), μ ~ N(mean, Σ / strength); {"shape", "rate"} of Poisson
         rates. What is not given is chosen from the scale of the data.
+    start
+        With emissions of your own: a dict with parameters of one state from which the search for starts begins.
     categories
         All categories, if the series to fit may not have all of them.
     batch_size
@@ -79,6 +86,10 @@ class HMM(fits.Conventions, Results):
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
+    device
+        "auto": long series (100,000 observations or more) on an accelerator if JAX has one, otherwise the compiled
+        kernels of the CPU. "cpu", "gpu"; "jax": the array programs on JAX's default device. They draw all states in
+        each step, jointly, by associative scans; `batch_size` is not used. Built-in emissions and "gibbs" only.
 
     Attributes
     ----------
@@ -108,11 +119,12 @@ class HMM(fits.Conventions, Results):
         self,
         num_states: int = 2,
         *,
-        emissions: str = "gaussian",
+        emissions: str | Model = "gaussian",
         sampler: str = "gibbs",
         concentration: float = 1.0,
         sticky: float = 0.0,
         prior: Mapping[str, Any] | None = None,
+        start: Mapping[str, Any] | None = None,
         categories: Sequence[Any] | None = None,
         batch_size: int | None = None,
         num_starts: int = 16,
@@ -124,13 +136,15 @@ class HMM(fits.Conventions, Results):
         num_chains: int = 4,
         seed: int = 0,
         num_threads: int | None = None,
+        device: str = "auto",
     ):
         self.num_states, self.emissions, self.sampler = num_states, emissions, sampler
         self.concentration, self.sticky, self.prior = concentration, sticky, prior
+        self.start = start
         self.categories, self.batch_size, self.num_starts = categories, batch_size, num_starts
         self.step_size, self.buffer = step_size, buffer
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
-        self.num_chains, self.seed, self.num_threads = num_chains, seed, num_threads
+        self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
     def fit(
         self,
@@ -221,19 +235,22 @@ class HMM(fits.Conventions, Results):
         extra = self._extra(self._emission, self._columns, _Method(1, "", measured, lambda number: None))
         draws = {name: np.asarray(values) for name, values in (self.run_.draws or {}).items()}
         stats = {name: np.asarray(values) for name, values in self.run_.stats.items()}
-        configuration = {"sampler": self.sampler, "emissions": self.emissions}
+        configuration = {"sampler": self.sampler, "emissions": self._emission.kind}
         fits.save(KIND, draws, stats, configuration, extra, path, overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> HMM:
-        """Load a model from `save`, or from the `store` of a fit, finished or not."""
+    def load(cls, path: str | os.PathLike[str], emissions: Model | None = None) -> HMM:
+        """Load a model from `save`, or from the `store` of a fit, finished or not; emissions of your own are passed."""
         from scirocco.run.loading import load
 
         loaded = fits.load(KIND, path)
         extra = loaded.extra
+        emission = priors.from_json(extra["emission"], emissions)
         model = cls(**{name: decode(value, name) for name, value in extra["params"].items()})
+        if emissions is not None:
+            model.emissions = emissions
         names = None if extra["names"] is None else tuple(extra["names"])
-        model._settle(load(path), priors.from_json(extra["emission"]), names)
+        model._settle(load(path), emission, names)
         model._take_buffer(extra["buffer"])
         return model
 
@@ -258,16 +275,12 @@ class HMM(fits.Conventions, Results):
         num = _checks.positive_int(self.num_states, "num_states")
         if num > _MOST_STATES:
             raise InvalidValueError(f"`num_states` must be at most {_MOST_STATES}, got {num}.")
-        if callable(self.emissions):
-            raise InvalidTypeError(
-                "emissions of your own are not supported yet: use one of " + ", ".join(priors.KINDS) + "."
-            )
         if self.prior is not None and not isinstance(self.prior, Mapping):
             raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
         _checks.positive(self.concentration, "concentration")
         _checks.positive(self.sticky, "sticky", allow_zero=True)
         _check_enough(len(given.values), num)
-        emission = priors.resolve(self.emissions, given, num, self.prior, self.categories)
+        emission = priors.resolve(self.emissions, given, num, self.prior, self.categories, self.start)
         return Prior(num, float(self.concentration), float(self.sticky), emission)
 
     def _draws_wanted(self) -> tuple[int, float, int | None]:
@@ -287,12 +300,16 @@ class HMM(fits.Conventions, Results):
         if threads is None:
             threads = max(1, available_cores() // chains)
         threads = _checks.positive_int(threads, "num_threads")
+        on_device = self._on_device(prior, data)
         if self.sampler != "gibbs":
             return self._stochastic(prior, data, given, size, threads)
         for name in ("step_size", "buffer"):
             if getattr(self, name) is not None:
                 raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
-        size = 65_536 if size is None else size
+        if on_device:
+            return self._scanned(prior, data, given, starts, seed)
+        if size is None:  # own emissions have no sums to update: a step reads all observations in any case
+            size = data.num_rows if prior.emission.kind == "own" else 65_536
         batches = num_batches(given.bounds, size)
 
         def make(number: int) -> GibbsChain:
@@ -308,12 +325,58 @@ class HMM(fits.Conventions, Results):
             )
 
         pieces = "" if int(np.diff(given.bounds).max()) <= PIECE else f" in pieces of {PIECE:,}"
+        own = " (emissions by Metropolis-Hastings)" if prior.emission.kind == "own" else ""
         some = "all" if batches == 1 else f"1/{batches} of the"
         words = (
             f"exact Gibbs sampler: a step draws {some} states{pieces} by forward filtering and backward sampling, then "
-            f"all parameters; starts from the best of {starts} short chains"
+            f"all parameters{own}; starts from the best of {starts} short chains"
         )
         return _Method(batches, words, None, make)
+
+    def _on_device(self, prior: Prior, data: Encoded) -> bool:
+        """Whether array programs draw the states."""
+        from scirocco.models.hmm.scan import LEAST_ROWS, MOST_STATES
+
+        _checks.choice(self.device, "device", DEVICES)
+        able = self.sampler == "gibbs" and prior.emission.kind != "own"
+        if self.device == "cpu" or (self.device == "auto" and not able):
+            return False
+        has_one = jax.default_backend() != "cpu"
+        if self.device == "auto":
+            return has_one and data.num_rows >= LEAST_ROWS and prior.num_states <= MOST_STATES
+        if self.device == "gpu" and not has_one:
+            raise InvalidValueError(
+                'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
+                'device="auto".'
+            )
+        if not able:
+            raise InvalidValueError(
+                f'device="{self.device}" requires sampler="gibbs" and built-in emissions: use device="cpu".'
+            )
+        return True
+
+    def _scanned(self, prior: Prior, data: Encoded, given: Given, starts: int, seed: int) -> _Method:
+        from scirocco.models.hmm.scan import DeviceStates
+
+        def make(number: int) -> GibbsChain:
+            return GibbsChain(
+                prior,
+                data,
+                given.bounds,
+                batch_size=data.num_rows,
+                num_starts=starts,
+                seed=seed,
+                chain=number,
+                num_threads=1,
+                piece=data.num_rows,
+                of_states=DeviceStates,
+            )
+
+        words = (
+            f"exact Gibbs sampler on {jax.default_backend()}: a step draws all states by associative scans, then "
+            f"all parameters; starts from the best of {starts} short chains"
+        )
+        return _Method(1, words, None, make, on_device=True)
 
     def _stochastic(
         self, prior: Prior, data: Encoded, given: Given, size: int | None, threads: int
@@ -355,6 +418,7 @@ class HMM(fits.Conventions, Results):
                 **known,
                 "step_size": None if self.step_size is None else repr(self.step_size),
                 "buffer": None if chosen.measured is None else chosen.measured[0],
+                **({"device": "jax"} if chosen.on_device else {}),
             },
             lambda: "-".join(
                 ArraySource({name: part}).fingerprint() for name, part in arrays.items() if len(part)
@@ -382,6 +446,7 @@ class _Method:
     measured: tuple[int, float] | None
     """Length and error of the buffers."""
     make: Callable[[int], Any]
+    on_device: bool = False
 
 
 def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:
@@ -409,9 +474,11 @@ def _check_enough(observations: int, num: int) -> None:
 
 
 def _written(value: Any, name: str) -> Any:
-    """`encode`, for dicts and arrays of a prior as lists."""
+    """`encode`, for dicts and arrays of a prior as lists; of an sc.Model its kind."""
+    if name == "emissions" and not isinstance(value, str):
+        return "own"
     if name == "categories" and value is not None:
         return encode(np.asarray(value).tolist())
-    if name == "prior" and value is not None:
+    if name in ("prior", "start") and value is not None:
         return encode({key: np.asarray(part).tolist() for key, part in value.items()})
     return encode(value.item() if isinstance(value, np.generic) else value)

@@ -119,7 +119,6 @@ class States:
     def __init__(self, prior: Prior, data: Encoded, bounds: Array, num_threads: int | None):
         num, width = prior.num_states, prior.emission.stats_width(data)
         self.prior, self.data, self.bounds, self.num_threads = prior, data, bounds, num_threads
-        self.coded = len(data.codes) > 0
         self.z = np.full(data.num_rows, -1, np.int8)
         self.firsts, self.moves, self.stats = np.zeros(num), np.zeros((num, num)), np.zeros((num, width))
 
@@ -148,19 +147,21 @@ class States:
         for total, change in zip((self.firsts, self.moves, self.stats), sums, strict=True):
             total += change.sum(axis=0)
 
-    def draw(self, rng: np.random.Generator) -> Parameters:
-        """Draw all parameters given the states."""
+    def draw(self, rng: np.random.Generator, params: Parameters) -> Parameters:
+        """Draw all parameters given the states; the last ones matter if the prior is not conjugate."""
         # sums of differences of whole numbers are exact; those of products may be rounded below 0
         prior = self.prior
         initial = dirichlet(rng, prior.concentration + self.firsts)
         moves = dirichlet(rng, prior.transitions + self.moves)
-        return Parameters(initial, moves, prior.emission.draw(rng, self.stats, self.coded))
+        emission = prior.emission.draw(rng, params.emission, self.data, self.z, self.stats)
+        return Parameters(initial, moves, emission)
 
     def log_joint(self, params: Parameters) -> float:
         """log p(observations, states | parameters), up to a constant; it does not depend on labels."""
         logs = (self.firsts * np.log(np.maximum(params.initial, _LEAST))).sum()
         logs += (self.moves * np.log(np.maximum(params.transitions, _LEAST))).sum()
-        return float(logs) + self.prior.emission.log_density(params.emission, self.stats, self.coded)
+        emission = self.prior.emission
+        return float(logs) + emission.log_density(params.emission, self.data, self.z, self.stats)
 
 
 class GibbsChain:
@@ -178,10 +179,11 @@ class GibbsChain:
         chain: int,
         num_threads: int | None,
         piece: int = PIECE,
+        of_states: type[States] = States,
     ):
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
         self.prior, self.piece, self.num_starts, self.number = prior, piece, num_starts, 0
-        self.states = States(prior, data, bounds, num_threads)
+        self.states = of_states(prior, data, bounds, num_threads)
         self.batches = num_batches(bounds, batch_size, piece)
         self._whole = (
             self.batches == 1 and int(np.diff(bounds).max()) <= piece
@@ -200,7 +202,8 @@ class GibbsChain:
             _, found, batches = self._pass
             self.states.step(self.params, found, batches[place], self._words(StatePurpose.STATES))
             words = np.array(self._words(StatePurpose.PARAMETERS), np.uint64)
-            self.params = self.states.draw(np.random.Generator(np.random.Philox(key=words)))
+            rng = np.random.Generator(np.random.Philox(key=words))
+            self.params = self.states.draw(rng, self.params)
             self.number += 1
 
     def _layout(self, number: int) -> tuple[Layout, list[Array]]:
@@ -274,7 +277,9 @@ def start(prior: Prior, data: Encoded, bounds: Array, num_starts: int, seed: int
         for states, params in racing:
             for _ in range(sweeps):
                 states.step(params, whole, everything, (seed, sweep * _STREAMS + StatePurpose.START))
-                params, sweep = states.draw(rng), sweep + 1
+                params, sweep = states.draw(rng, params), sweep + 1
+                nearer = prior.emission.settled(params.emission, part, states.z)
+                params = params._replace(emission=nearer)
             logs, _ends = log_likelihoods(prior.emission, params, part, parts, 1)
             moved.append((float(logs.sum()), states, params))
         moved.sort(key=lambda one: -one[0])

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model.density import Model
+from scirocco.models.hmm import own
 from scirocco.models.hmm.emissions import Categorical, Emission, Gaussian, Poisson
 from scirocco.models.hmm.observations import counts, labels, real
 from scirocco.models.hmm.series import Array, Given
@@ -18,8 +20,17 @@ KINDS = ("categorical", "gaussian", "poisson")
 _CLASSES: dict[str, Any] = {each.kind: each for each in (Categorical, Gaussian, Poisson)}
 
 
-def resolve(kind: str, given: Given, num: int, prior: Mapping[str, Any] | None, categories: Any) -> Emission:
+def resolve(
+    kind: Any, given: Given, num: int, prior: Mapping[str, Any] | None, categories: Any, start: Any = None
+) -> Emission:
     """The emission distribution for some series: a prior that depends on their scale, unless one is given."""
+    if not isinstance(kind, str):
+        for name, value in {"prior": prior, "categories": categories}.items():
+            if value is not None:
+                raise InvalidValueError(f"`{name}` is for built-in emissions: an sc.Model has its own prior.")
+        return own.resolve(kind, start, given)
+    if start is not None:
+        raise InvalidValueError("`start` is for emissions of your own: built-in ones start from the data.")
     _checks.choice(kind, "emissions", KINDS)
     if categories is not None and kind != "categorical":
         raise InvalidValueError(f'`categories` requires emissions="categorical", got {kind!r}.')
@@ -94,12 +105,26 @@ def _poisson(values: Array, known: dict[str, Any]) -> Poisson:
 
 
 def as_json(emission: Emission) -> dict[str, Any]:
-    """JSON representation for records."""
+    """JSON representation for records; of a user's model its name and its parameters."""
+    if isinstance(emission, own.Own):
+        start = [[name, list(shape), list(values)] for name, shape, values in emission.start]
+        return {"kind": "own", "model": repr(emission.model), "start": start, "width": emission.width}
+    assert isinstance(emission, Categorical | Gaussian | Poisson)
     return {"kind": emission.kind, **{k: _listed(v) for k, v in dataclasses.asdict(emission).items()}}
 
 
-def from_json(written: Mapping[str, Any]) -> Emission:
-    """Read what `as_json` wrote."""
+def from_json(written: Mapping[str, Any], model: Any = None) -> Emission:
+    """Read what `as_json` wrote; `model` is that of emissions of the user's own."""
+    if written["kind"] == "own":
+        if not isinstance(model, Model):
+            raise InvalidTypeError(
+                f"the emissions of this HMM are a user's own, {written['model']}, and code is not stored: pass them, "
+                "HMM.load(path, emissions=model)."
+            )
+        start = tuple((name, tuple(shape), tuple(values)) for name, shape, values in written["start"])
+        return own.Own(model, start, written["width"])
+    if model is not None:
+        raise InvalidValueError(f"this HMM has {written['kind']} emissions: remove `emissions`.")
     fields = {name: tuple(v) if isinstance(v, list) else v for name, v in written.items() if name != "kind"}
     return _CLASSES[written["kind"]](**fields)
 

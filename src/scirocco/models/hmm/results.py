@@ -54,7 +54,7 @@ class Results:
         if names is None:
             return {}
         axes = {"probabilities": (1,), "means": (1,), "rates": (1,), "covariances": (1, 2)}
-        return {f"{key}_dim_{axis}": names for key in self._emission.shapes(1) for axis in axes[key]}
+        return {f"{key}_dim_{axis}": names for key in self._emission.shapes(1) for axis in axes.get(key, ())}
 
     def _check_fitted(self) -> None:
         if "run_" not in self.__dict__:
@@ -113,6 +113,12 @@ class Results:
             raise AttributeError(f"{self._emission.kind} emissions have no categories.")
         return np.array(self._emission.categories)
 
+    @property
+    def parameters_(self) -> dict[str, Array]:
+        """Posterior means of all parameters of the emissions by name, (states, ...)."""
+        self._check_fitted()
+        return {name: self._mean(name) for name in self._emission.shapes(1)}
+
     def transitions(self, interval: float | None = None) -> Any:
         """Transition probabilities (states, states): posterior means, or `(mean, low, high)` of a central interval."""
         self._check_fitted()
@@ -148,6 +154,13 @@ class Results:
             if draws.shape[-1] > 12:
                 return {}
             return {f"P({c})": draws[..., v] for v, c in enumerate(self._emission.categories)}
+        if self._emission.kind == "own":
+            for key in self._emission.shapes(1):
+                draws = self.draws_[key]
+                for at in np.ndindex(draws.shape[3:]):
+                    entry = f"({', '.join(map(str, at))})" if at else ""
+                    found[f"{key}{entry}"] = draws[(..., *at)]
+            return found
         width = self._emission.width
         named = self._columns if self._columns is not None and len(self._columns) == width else range(width)
         for place, name in enumerate(named):
@@ -227,6 +240,12 @@ class Results:
             an axis for them in front.
         """
         steps = _checks.positive_int(steps, "steps")
+        self._check_fitted()
+        if self._emission.kind == "own":
+            raise InvalidValueError(
+                "an sc.Model is a density, which cannot be simulated: an HMM with emissions of your own has no "
+                "forecasts. Use predict_proba and transitions for the states to come."
+            )
         draws, start, alone = self._starts(series, by)
         values, weights = self._state_means(draws), start
         means = []
