@@ -218,16 +218,16 @@ def links(args: argparse.Namespace) -> None:
         ours = time.process_time() - begin
         print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks")
         print(
-            f"   StochasticBlockModel AUC {model.auc(pairs, counts):.3f}, perplexity {model.perplexity(pairs, counts):.3f}, "
-            f"{ours:.1f} CPU s"
+            f"   StochasticBlockModel AUC {model.auc(pairs, counts):.3f}, "
+            f"perplexity {model.perplexity(pairs, counts):.3f}, {ours:.1f} CPU s"
         )
         begin = time.process_time()
         mixed = sc.models.MixedMembership(num, num_chains=2, num_samples=50, seed=args.seed)
         mixed.fit(edges, nodes=nodes, held_out=pairs, num_epochs=5 * args.epochs, progress=False)
         seconds = time.process_time() - begin
         print(
-            f"   MixedMembership      AUC {mixed.auc(pairs, counts):.3f}, perplexity {mixed.perplexity(pairs, counts):.3f}, "
-            f"{seconds:.1f} CPU s"
+            f"   MixedMembership      AUC {mixed.auc(pairs, counts):.3f}, "
+            f"perplexity {mixed.perplexity(pairs, counts):.3f}, {seconds:.1f} CPU s"
         )
         if "department" in data:
             for kind, passes in (
