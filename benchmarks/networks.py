@@ -115,12 +115,12 @@ def large(args: argparse.Namespace) -> None:
     per_draw = model.run_.configuration["thin"]
     near = None
     for number in range(draws["blocks"].shape[1]):
-        model.draws_ = {name: values[:, number : number + 1] for name, values in draws.items()}
+        model.draws_ = {name: values[:, : number + 1] for name, values in draws.items()}
         one = model.perplexity(pairs, counts)
         at = next((t for t, step in told if step >= (number + 1) * per_draw), seconds)
         if near is None and one <= 1.01 * final:
             near = at
-        print(f"   {at:6.0f} s: perplexity of one draw of each chain {one:.4f} (all draws {final:.4f})")
+        print(f"   {at:6.0f} s: perplexity of the draws so far {one:.4f} (of all {final:.4f})")
     print(f"within 1 % after {near} s (goal: 300 s on two cores)")
 
 
