@@ -124,7 +124,7 @@ class Keeping(NamedTuple):
 
 
 def _sent(leaf: Any) -> Any:
-    """A leaf whose copy to the host has begun.
+    """A leaf whose copy to the host has started.
 
     Copies to ordinary memory take thirty times as long on an NVIDIA GPU as copies to pinned memory, which the host sees
     as an array. It is scarce, so draws are copied from there.
