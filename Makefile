@@ -15,6 +15,10 @@ STAMP := $(VENV)/.installed
 STAMP_MINIMAL := $(VENV_MINIMAL)/.installed
 STAMP_PYMC := $(VENV_PYMC)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check --no-compile --prefer-binary
+# Packages are installed with pip. UV=uv installs them with that program, in a fifth of the time, and with pip if it fails:
+# it knows neither pip's settings nor its indexes.
+UV ?=
+install = $(if $(UV),$(UV) pip install --quiet --system-certs --python $(1)/bin/python $(2) || )$(1)/bin/pip install $(PIP_FLAGS) $(2)
 PAGES = README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
 DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have changed
 DOCS_JOBS ?= 4   # pages at a time; they wait for imports and compilers, so more than there are cores
@@ -79,7 +83,7 @@ versions: $(STAMP)  ## Python 3.11 to 3.13, where they are found, with the oldes
 	$(BIN)/python tools/environments.py versions
 
 minimal: $(STAMP_MINIMAL)  ## the package with nothing but jax and numpy beside it
-	$(VENV_MINIMAL)/bin/pip install $(PIP_FLAGS) --no-deps --force-reinstall .
+	$(call install,$(VENV_MINIMAL),--no-deps --force-reinstall .)
 	$(VENV_MINIMAL)/bin/python -I tests/minimal/check_minimal.py
 
 pymc: $(STAMP_PYMC)  ## sc.from_pymc against PyMC and bambi, in .venv-pymc (a gigabyte), and the code of docs/from_pymc.md
@@ -118,7 +122,7 @@ $(VENV_MINIMAL): $(STAMP_MINIMAL)
 $(STAMP): pyproject.toml papers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scirocco needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install $(PIP_FLAGS) -e '.[dev]' -e ./papers
+	$(call install,$(VENV),-e '.[dev]' -e ./papers)
 	@touch $@
 
 $(VENV_PYMC): $(STAMP_PYMC)
@@ -130,5 +134,5 @@ $(STAMP_PYMC): pyproject.toml
 
 $(STAMP_MINIMAL): pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV_MINIMAL)
-	$(VENV_MINIMAL)/bin/pip install $(PIP_FLAGS) jax numpy
+	$(call install,$(VENV_MINIMAL),jax numpy)
 	@touch $@

@@ -13,7 +13,7 @@ PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are delet
 Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
 
 Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
-decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every second is run.
+decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every third is run.
 SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that tests/test_battery.py compiles.
 SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs.
 """
@@ -144,7 +144,7 @@ def _waiting(items: list[pytest.Item]) -> set[str]:
     groups = collections.defaultdict(list)
     for item in items:
         if isinstance(item, pytest.DoctestItem):
-            groups[2, "examples"].append(item.nodeid)
+            groups[3, "examples"].append(item.nodeid)
         elif mark := item.get_closest_marker("rotates"):
             every, *name = mark.args
             groups[every, *(name or [item.nodeid.split("[")[0]])].append(item.nodeid)

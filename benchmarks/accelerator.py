@@ -1,10 +1,12 @@
 """The compiled loop on an accelerator, beside plain JAX and BlackJAX on the same machine.
 
-usage: python benchmarks/accelerator.py [chains] [networks] [diffusions] [setup] [profile]
-       [--seconds 2] [--chains 1 64 512 4096] [--sizes small large] [--network-chains 1 8] [--of chains networks]
+usage: python benchmarks/accelerator.py [chains] [networks] [large] [topics] [models] [diffusions] [setup] [profile]
+       [--seconds 2] [--chains 1 64 512 4096] [--sizes small large] [--network-chains 1 8]
+       [--calls plain auto] [--of chains networks]
 
 chains: SGLD, logistic regression with N = 10^6 rows, d = 50, batches of 500 rows, every tenth state kept: BlackJAX's
 SGLD in a scan under vmap. networks: SGLD of two classifiers with batches of 500: the same arithmetic in a plain scan.
+large, topics, models: large_networks.py, accelerator_topics.py and accelerator_models.py, which say what they measure.
 diffusions: exact CIR transitions by whole arrays. setup: seconds from the call to the first step, in two processes.
 profile: the kernels of a step, here and in the plain loops, in a process without graphs, in which they cannot be seen.
 
@@ -54,10 +56,16 @@ def steps_per_second(make, seconds, draws=5 if ON_CPU else 100):
 
 def bandwidth():
     """Bytes per second of a plain copy, read and write."""
-    size = 1 << (24 if ON_CPU else 29)
+    size, times = 1 << (24 if ON_CPU else 29), 20
     array = jnp.zeros(size // 4)
     add = jax.jit(lambda a: a + 1)
-    return 2 * size / min(seconds_of(add, array) for _ in range(3))
+
+    def again():  # one call would be as long as the wait for it
+        for _ in range(times):
+            found = add(array)
+        return found
+
+    return 2 * size * times / min(seconds_of(again) for _ in range(3))
 
 
 def matmul_rate(dtype=jnp.float32):
@@ -289,6 +297,7 @@ def diffusions(arguments):
     print(f"\nCIR transitions {shape}: {1e3 * best:.2f} ms (traffic alone {1e3 * floor:.2f} ms)")
 
 
+CALLS = {"plain": "", "auto": 'sampler=sc.BAOAB(step_size="auto"), num_chains=4, num_samples=1000,'}
 _SETUP = """
 import json, time
 import jax.numpy as jnp, numpy as np
@@ -307,14 +316,11 @@ def setup(arguments):
     import tempfile
 
     rows = 50_000 if ON_CPU else 581_012
-    print("\nset-up, logistic regression, 34 columns: seconds of the call (of its set-up)")
-    cases = {
-        "plain call": "",
-        'BAOAB("auto")': 'sampler=sc.BAOAB(step_size="auto"), num_chains=4, num_samples=1000,',
-    }
-    for name, given in cases.items():
+    print("\nset-up, logistic regression, 34 columns: seconds of the call (of its set-up)", flush=True)
+    for name in arguments.calls:
+        given = CALLS[name]
         with tempfile.TemporaryDirectory() as folder:
-            environment = dict(os.environ, SCIROCCO_CACHE=folder)
+            environment = dict(os.environ, SCIROCCO_CACHE=folder, XLA_PYTHON_CLIENT_PREALLOCATE="false")
             environment["PYTHONPATH"] = os.pathsep.join(
                 [os.path.dirname(os.path.abspath(__file__)), environment.get("PYTHONPATH", "")]
             )
@@ -329,7 +335,31 @@ def setup(arguments):
                     sys.exit(out.stderr)
                 found = json.loads(line[0][6:])
                 cells.append(f"{found['call']:.1f} ({found['setup']:.1f})")
-        print(f"{name:>16}: first process {cells[0]}, second {cells[1]}", flush=True)
+                print(f"{name:>8}, process {len(cells)}: {cells[-1]}", flush=True)
+
+
+# -- other benchmarks -----------------------------------------------------------------------------------------
+
+
+def large(arguments):
+    """Networks of 10^7 to 10^8 parameters."""
+    import large_networks
+
+    large_networks.main(["--seconds", str(arguments.seconds)])
+
+
+def topics(arguments):
+    """Topic models."""
+    import accelerator_topics
+
+    accelerator_topics.main(["--seconds", "2", "6"])
+
+
+def models(arguments):
+    """Matrix factorisation and mixtures."""
+    import accelerator_models
+
+    accelerator_models.main(["--seconds", str(arguments.seconds)])
 
 
 # -- where the time of a step goes ----------------------------------------------------------------------------
@@ -432,7 +462,8 @@ def profile(arguments):
 def main():
     """Run the chosen tables."""
     tables = {
-        "chains": chains, "networks": networks, "diffusions": diffusions, "setup": setup, "profile": profile
+        "chains": chains, "networks": networks, "large": large, "topics": topics, "models": models,
+        "diffusions": diffusions, "setup": setup, "profile": profile,
     }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", choices=[*tables, []])
@@ -440,6 +471,7 @@ def main():
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 64] if ON_CPU else [1, 64, 512, 4096])
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["small"] if ON_CPU else list(SIZES))
     parser.add_argument("--network-chains", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--calls", nargs="+", choices=CALLS, default=list(CALLS), help="whose set-up")
     parser.add_argument("--of", nargs="+", default=["chains", "networks"], help="what is profiled")
     arguments = parser.parse_args()
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)

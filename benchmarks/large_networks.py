@@ -1,6 +1,6 @@
-"""Networks of 10^7 parameters on an accelerator: a residual network on images, a transformer on bytes.
+"""Networks of 10^7 to 10^8 parameters on an accelerator: a residual network on images, transformers on bytes.
 
-usage: python benchmarks/large_networks.py [resnet] [transformer] [--seconds 5] [--precision bfloat16]
+usage: python benchmarks/large_networks.py [resnet] [transformer] [transformer100] [--seconds 5] [--precision bfloat16]
 
 Rows are bytes on the device, and become numbers in a batch. Every 50th state is a draw: its predictions are averaged on
 the device, and every fourth draw is written to a store. Prints steps per second beside the same arithmetic in a plain
@@ -11,6 +11,7 @@ import argparse
 import pathlib
 import resource
 import tempfile
+import time
 
 import jax
 import jax.numpy as jnp
@@ -151,7 +152,14 @@ def measure(name, network, arguments):
     params, data, log_likelihoods, predict, batch = network
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     scan = plain_scan(jax.tree.map(jnp.asarray, data), params, log_likelihoods, prior, 1, batch, 1e-9, 1)
-    rival = steps_per_second(scan, arguments.seconds, draws=1 if ON_CPU else 10)
+    begin, rival = time.perf_counter(), arguments.steps
+    if not rival:
+        rival = steps_per_second(scan, arguments.seconds, draws=1 if ON_CPU else 10)
+    print(
+        f"{name:>14} {size / 1e6:>6.1f} M {'':>8} {rival:>8.1f} [{time.perf_counter() - begin:.0f} s]",
+        flush=True,
+    )
+    begin = time.perf_counter()
     model = sc.Model(log_likelihoods, prior, vectorized=True)
     draws = 8 if ON_CPU else max(16, int(rival * arguments.seconds / THIN))
     with tempfile.TemporaryDirectory() as folder:
@@ -174,25 +182,33 @@ def measure(name, network, arguments):
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
     )
     print(
-        f"{name:>12} {size / 1e6:>6.1f} M {mine:>8.1f} {rival:>8.1f} {mine / rival:>6.2f} "
-        f"{written / 1e9:>9.2f} GB {memory:>8.2f} GB {device_memory():>9}",
+        f"{name:>14} {size / 1e6:>6.1f} M {mine:>8.1f} {rival:>8.1f} {mine / rival:>6.2f} "
+        f"{written / 1e9:>9.2f} GB {memory:>8.2f} GB {device_memory():>9} [{time.perf_counter() - begin:.0f} s]",
         flush=True,
     )
 
 
-def main():
+def main(given=None):
     """Measure the chosen networks."""
     small = {"width": 8, "size": 16} if ON_CPU else {}
     short = {"width": 32, "layers": 2, "heads": 4, "context": 16} if ON_CPU else {}
-    makers = {"resnet": lambda: resnet(**small), "transformer": lambda: transformer(**short)}
+    long = short or {"width": 1_024, "layers": 8}
+    makers = {
+        "resnet": lambda: resnet(**small),
+        "transformer": lambda: transformer(**short),
+        "transformer100": lambda: transformer(**long),
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", choices=[*makers, []])
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measurement")
+    parser.add_argument(
+        "--steps", type=float, help="steps per second of the scan, if known; it is not run then"
+    )
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of products, here only")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
     print(
-        f"{'network':>12} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} "
+        f"{'network':>14} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'written':>12} "
         f"{'host memory':>11} {'device':>9}"
     )
     for name in arguments.networks or makers:

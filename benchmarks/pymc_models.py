@@ -26,248 +26,219 @@ import pytensor.tensor as pt
 
 N = 240
 MODELS: dict[str, Callable[[], Any]] = {}
+GROUPED: dict[str, Callable[[], Any]] = {}
+"""Models with a variable for each row or group, which from_pymc integrates out."""
+COUNTIES = [f"county {i}" for i in range(25)]
+Builder = Callable[[np.random.Generator], Any]
 
 
-def model(function: Callable[[np.random.Generator], Any]) -> Callable[[np.random.Generator], Any]:
-    MODELS[function.__name__] = lambda: function(np.random.default_rng(7))
-    return function
+def model(kind: dict[str, Callable[[], Any]] = MODELS, coords: Any = None) -> Callable[[Builder], Builder]:
+    """The function defines the variables of a PyMC model, or returns a bambi model."""
+
+    def register(function: Builder) -> Builder:
+        def build() -> Any:
+            with pm.Model(coords=coords) as found:
+                other = function(np.random.default_rng(7))
+            return found if other is None else other
+
+        kind[function.__name__] = build
+        return function
+
+    return register
 
 
-@model
+def _ordered(name: str, scale: float, start: list[float]) -> Any:
+    ordered = pm.distributions.transforms.ordered
+    return pm.Normal(name, 0.0, scale, shape=len(start), transform=ordered, initval=np.array(start))
+
+
+def _correlated(num_groups: int) -> Any:
+    """Intercepts and slopes of groups, (group, 2), with an LKJ prior, non-centred."""
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2))
+    mean, z = pm.Normal("mean", 0.0, 2.0, shape=2), pm.Normal("z", 0.0, 1.0, shape=(2, num_groups))
+    return pm.Deterministic("ab", (mean[:, None] + pt.dot(chol, z)).T)
+
+
+@model(coords={"predictor": ["age", "income", "height"]})
 def linear(rng):
     """Named data and dims."""
     X = rng.normal(size=(N, 3))
     y = 1.0 + X @ [1.0, -2.0, 0.5] + rng.normal(size=N)
-    with pm.Model(coords={"predictor": ["age", "income", "height"]}) as found:
-        X = pm.Data("X", X)
-        intercept = pm.Normal("intercept", 0.0, 10.0)
-        beta = pm.Normal("beta", 0.0, 2.0, dims="predictor")
-        sigma = pm.HalfNormal("sigma", 1.0)
-        mu = pm.Deterministic("mu", intercept + X @ beta)
-        pm.Deterministic("doubled", 2.0 * beta, dims="predictor")
-        pm.Normal("y", mu, sigma, observed=y)
-    return found
+    X = pm.Data("X", X)
+    intercept = pm.Normal("intercept", 0.0, 10.0)
+    beta = pm.Normal("beta", 0.0, 2.0, dims="predictor")
+    sigma = pm.HalfNormal("sigma", 1.0)
+    mu = pm.Deterministic("mu", intercept + X @ beta)
+    pm.Deterministic("doubled", 2.0 * beta, dims="predictor")
+    pm.Normal("y", mu, sigma, observed=y)
 
 
-@model
+@model()
 def standardised(rng):
     """The data are scaled inside the model, and stand on the second axis."""
     x = 5.0 + 3.0 * rng.normal(size=(2, N))
     y = x[0] - x[1] + rng.normal(size=N)
-    with pm.Model() as found:
-        x = pm.Data("x", x)
-        z = (x - x.mean(axis=1)[:, None]) / x.std(axis=1)[:, None]
-        beta = pm.Normal("beta", 0.0, 5.0, shape=2)
-        sigma = pm.Exponential("sigma", 1.0)
-        pm.Normal("y", beta @ z, sigma, observed=pm.Data("y_seen", y))
-    return found
+    x = pm.Data("x", x)
+    z = (x - x.mean(axis=1)[:, None]) / x.std(axis=1)[:, None]
+    beta = pm.Normal("beta", 0.0, 5.0, shape=2)
+    sigma = pm.Exponential("sigma", 1.0)
+    pm.Normal("y", beta @ z, sigma, observed=pm.Data("y_seen", y))
 
 
-@model
+@model()
 def robust(rng):
     x = rng.normal(size=N)
     y = 1.0 + 2.0 * x + 0.5 * rng.standard_t(3, size=N)
-    with pm.Model() as found:
-        a, b = pm.Normal("a", 0.0, 20.0), pm.Normal("b", 0.0, 20.0)
-        sigma, nu = pm.HalfCauchy("sigma", 10.0), pm.Gamma("nu", 2.0, 0.1)
-        pm.StudentT("y", mu=a + b * x, sigma=sigma, nu=nu, observed=y)
-    return found
+    a, b = pm.Normal("a", 0.0, 20.0), pm.Normal("b", 0.0, 20.0)
+    sigma, nu = pm.HalfCauchy("sigma", 10.0), pm.Gamma("nu", 2.0, 0.1)
+    pm.StudentT("y", mu=a + b * x, sigma=sigma, nu=nu, observed=y)
 
 
-@model
+@model()
 def logistic(rng):
     X = rng.normal(size=(N, 4))
     y = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ [1.0, -1.0, 0.5, 0.0]))
-    with pm.Model() as found:
-        a, beta = pm.Normal("a", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0, shape=4)
-        pm.Bernoulli("y", logit_p=a + pm.math.dot(X, beta), observed=y.astype(int))
-    return found
+    a, beta = pm.Normal("a", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0, shape=4)
+    pm.Bernoulli("y", logit_p=a + pm.math.dot(X, beta), observed=y.astype(int))
 
 
-@model
+@model()
 def poisson(rng):
     x, exposure = rng.normal(size=N), rng.uniform(0.5, 3.0, size=N)
     y = rng.poisson(exposure * np.exp(0.5 + 0.4 * x))
-    with pm.Model() as found:
-        a, b = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0)
-        pm.Poisson("y", mu=exposure * pm.math.exp(a + b * x), observed=y)
-    return found
+    a, b = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0)
+    pm.Poisson("y", mu=exposure * pm.math.exp(a + b * x), observed=y)
 
 
-@model
+@model()
 def negative_binomial(rng):
     x = rng.normal(size=N)
     y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(1.0 + 0.5 * x)))
-    with pm.Model() as found:
-        b = pm.Normal("b", 0.0, 1.0, shape=2)
-        alpha = pm.Exponential("alpha", 0.5)
-        pm.NegativeBinomial("y", mu=pt.exp(b[0] + b[1] * x), alpha=alpha, observed=y)
-    return found
+    b = pm.Normal("b", 0.0, 1.0, shape=2)
+    alpha = pm.Exponential("alpha", 0.5)
+    pm.NegativeBinomial("y", mu=pt.exp(b[0] + b[1] * x), alpha=alpha, observed=y)
 
 
-@model
+@model(coords={"county": [f"county {i}" for i in range(12)]})
 def varying_intercepts(rng):
     """Radon: non-centred county effects, a slope for the floor."""
     county, floor = rng.integers(0, 12, N), rng.integers(0, 2, N)
     y = 1.3 + 0.4 * rng.normal(size=12)[county] - 0.6 * floor + 0.7 * rng.normal(size=N)
-    with pm.Model(coords={"county": [f"county {i}" for i in range(12)]}) as found:
-        mean, spread = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("spread", 1.0)
-        z = pm.Normal("z", 0.0, 1.0, dims="county")
-        effect = pm.Deterministic("effect", mean + spread * z, dims="county")
-        slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
-        pm.Normal("y", effect[county] + slope * floor, noise, observed=y)
-    return found
+    mean, spread = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("spread", 1.0)
+    z = pm.Normal("z", 0.0, 1.0, dims="county")
+    effect = pm.Deterministic("effect", mean + spread * z, dims="county")
+    slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
+    pm.Normal("y", effect[county] + slope * floor, noise, observed=y)
 
 
-@model
+@model()
 def correlated_effects(rng):
     """Intercepts and slopes of groups with an LKJ prior, non-centred."""
     group, x = rng.integers(0, 8, N), rng.normal(size=N)
     effects = rng.multivariate_normal([1.0, -0.5], [[0.5, 0.2], [0.2, 0.3]], size=8)
     y = effects[group, 0] + effects[group, 1] * x + 0.5 * rng.normal(size=N)
-    with pm.Model() as found:
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2))
-        mean, z = pm.Normal("mean", 0.0, 2.0, shape=2), pm.Normal("z", 0.0, 1.0, shape=(2, 8))
-        ab = pm.Deterministic("ab", (mean[:, None] + pt.dot(chol, z)).T)
-        sigma = pm.HalfNormal("sigma", 1.0)
-        pm.Normal("y", ab[group, 0] + ab[group, 1] * x, sigma, observed=y)
-    return found
+    ab, sigma = _correlated(8), pm.HalfNormal("sigma", 1.0)
+    pm.Normal("y", ab[group, 0] + ab[group, 1] * x, sigma, observed=y)
 
 
-@model
+@model()
 def ordered_logistic(rng):
     x = rng.normal(size=N)
     y = np.digitize(1.2 * x + rng.logistic(size=N), [-1.0, 0.5, 2.0])
-    with pm.Model() as found:
-        cuts = pm.Normal(
-            "cuts",
-            0.0,
-            3.0,
-            shape=3,
-            transform=pm.distributions.transforms.ordered,
-            initval=np.array([-1.0, 0.0, 1.0]),
-        )
-        b = pm.Normal("b", 0.0, 2.0)
-        pm.OrderedLogistic("y", eta=b * x, cutpoints=cuts, observed=y)
-    return found
+    cuts, b = _ordered("cuts", 3.0, [-1.0, 0.0, 1.0]), pm.Normal("b", 0.0, 2.0)
+    pm.OrderedLogistic("y", eta=b * x, cutpoints=cuts, observed=y)
 
 
-@model
+@model()
 def zero_inflated(rng):
     y = np.where(rng.random(N) < 0.6, rng.poisson(3.0, size=N), 0)
-    with pm.Model() as found:
-        psi, mu = pm.Beta("psi", 1.0, 1.0), pm.Gamma("mu", 2.0, 1.0)
-        pm.ZeroInflatedPoisson("y", psi=psi, mu=mu, observed=y)
-    return found
+    psi, mu = pm.Beta("psi", 1.0, 1.0), pm.Gamma("mu", 2.0, 1.0)
+    pm.ZeroInflatedPoisson("y", psi=psi, mu=mu, observed=y)
 
 
-@model
+@model()
 def mixture(rng):
     y = np.where(rng.random(N) < 0.3, rng.normal(-2.0, 0.7, N), rng.normal(2.0, 1.0, N))
-    with pm.Model() as found:
-        w = pm.Dirichlet("w", np.array([2.0, 2.0]))
-        mu = pm.Normal(
-            "mu",
-            0.0,
-            5.0,
-            shape=2,
-            transform=pm.distributions.transforms.ordered,
-            initval=np.array([-1.0, 1.0]),
-        )
-        sigma = pm.HalfNormal("sigma", 2.0, shape=2)
-        pm.NormalMixture("y", w=w, mu=mu, sigma=sigma, observed=y)
-    return found
+    w, mu = pm.Dirichlet("w", np.array([2.0, 2.0])), _ordered("mu", 5.0, [-1.0, 1.0])
+    sigma = pm.HalfNormal("sigma", 2.0, shape=2)
+    pm.NormalMixture("y", w=w, mu=mu, sigma=sigma, observed=y)
 
 
-@model
+@model()
 def horseshoe(rng):
     """Regularised horseshoe, non-centred."""
     X = rng.normal(size=(N, 12))
     y = X[:, :2] @ [2.0, -1.5] + rng.normal(size=N)
-    with pm.Model() as found:
-        sigma = pm.HalfNormal("sigma", 2.0)
-        tau = pm.HalfStudentT("tau", 3, 0.1)
-        lam = pm.HalfStudentT("lam", 3, 1.0, shape=12)
-        c2 = pm.InverseGamma("c2", 2.0, 4.0)
-        z = pm.Normal("z", 0.0, 1.0, shape=12)
-        beta = pm.Deterministic("beta", z * tau * lam * pt.sqrt(c2 / (c2 + tau**2 * lam**2)))
-        pm.Normal("y", pt.dot(X, beta), sigma, observed=y)
-    return found
+    sigma = pm.HalfNormal("sigma", 2.0)
+    tau = pm.HalfStudentT("tau", 3, 0.1)
+    lam = pm.HalfStudentT("lam", 3, 1.0, shape=12)
+    c2 = pm.InverseGamma("c2", 2.0, 4.0)
+    z = pm.Normal("z", 0.0, 1.0, shape=12)
+    beta = pm.Deterministic("beta", z * tau * lam * pt.sqrt(c2 / (c2 + tau**2 * lam**2)))
+    pm.Normal("y", pt.dot(X, beta), sigma, observed=y)
 
 
-@model
+@model()
 def beta_binomial(rng):
     n = rng.integers(5, 40, size=N)
     y = rng.binomial(n, rng.beta(2.0, 5.0, size=N))
-    with pm.Model() as found:
-        mean, precision = pm.Beta("mean", 1.0, 1.0), pm.Gamma("precision", 2.0, 0.1)
-        pm.BetaBinomial("y", alpha=mean * precision, beta=(1 - mean) * precision, n=n, observed=y)
-    return found
+    mean, precision = pm.Beta("mean", 1.0, 1.0), pm.Gamma("precision", 2.0, 0.1)
+    pm.BetaBinomial("y", alpha=mean * precision, beta=(1 - mean) * precision, n=n, observed=y)
 
 
-@model
+@model(coords={"team": ["WAL", "FRA", "IRE", "SCO", "ITA", "ENG"]})
 def rugby(rng):
     """Attack and defence of teams, two observed variables."""
     home, away = rng.integers(0, 6, N), rng.integers(0, 6, N)
     attack, defence = 0.3 * rng.normal(size=6), 0.3 * rng.normal(size=6)
     home_points = rng.poisson(np.exp(3.0 + 0.2 + attack[home] + defence[away]))
     away_points = rng.poisson(np.exp(3.0 + attack[away] + defence[home]))
-    with pm.Model(coords={"team": ["WAL", "FRA", "IRE", "SCO", "ITA", "ENG"]}) as found:
-        base, advantage = pm.Normal("base", 3.0, 1.0), pm.Normal("advantage", 0.0, 1.0)
-        sd_att, sd_def = pm.HalfNormal("sd_att", 1.0), pm.HalfNormal("sd_def", 1.0)
-        atts_star = pm.Normal("atts_star", 0.0, sd_att, dims="team")
-        defs_star = pm.Normal("defs_star", 0.0, sd_def, dims="team")
-        atts = pm.Deterministic("atts", atts_star - pt.mean(atts_star), dims="team")
-        defs = pm.Deterministic("defs", defs_star - pt.mean(defs_star), dims="team")
-        home_rate = pt.exp(base + advantage + atts[home] + defs[away])
-        pm.Poisson("home_points", home_rate, observed=home_points)
-        pm.Poisson("away_points", pt.exp(base + atts[away] + defs[home]), observed=away_points)
-    return found
+    base, advantage = pm.Normal("base", 3.0, 1.0), pm.Normal("advantage", 0.0, 1.0)
+    sd_att, sd_def = pm.HalfNormal("sd_att", 1.0), pm.HalfNormal("sd_def", 1.0)
+    atts_star = pm.Normal("atts_star", 0.0, sd_att, dims="team")
+    defs_star = pm.Normal("defs_star", 0.0, sd_def, dims="team")
+    atts = pm.Deterministic("atts", atts_star - pt.mean(atts_star), dims="team")
+    defs = pm.Deterministic("defs", defs_star - pt.mean(defs_star), dims="team")
+    home_rate = pt.exp(base + advantage + atts[home] + defs[away])
+    pm.Poisson("home_points", home_rate, observed=home_points)
+    pm.Poisson("away_points", pt.exp(base + atts[away] + defs[home]), observed=away_points)
 
 
-@model
+@model()
 def softmax(rng):
     X = rng.normal(size=(N, 2))
     scores = X @ rng.normal(size=(2, 3))
     y = (scores + rng.gumbel(size=(N, 3))).argmax(axis=1)
-    with pm.Model() as found:
-        a, b = pm.ZeroSumNormal("a", 2.0, shape=3), pm.Normal("b", 0.0, 1.0, shape=(2, 3))
-        pm.Categorical("y", logit_p=a + X @ b, observed=y)
-    return found
+    a, b = pm.ZeroSumNormal("a", 2.0, shape=3), pm.Normal("b", 0.0, 1.0, shape=(2, 3))
+    pm.Categorical("y", logit_p=a + X @ b, observed=y)
 
 
-@model
+@model()
 def censored(rng):
     """Survival times, cut off at 3."""
     x = rng.integers(0, 2, N)
     y = np.minimum(np.exp(0.5 * x) * rng.weibull(1.5, size=N), 3.0)
-    with pm.Model() as found:
-        a, b, shape = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0), pm.Exponential("shape", 1.0)
-        pm.Censored("y", pm.Weibull.dist(alpha=shape, beta=pt.exp(a + b * x)), None, 3.0, observed=y)
-    return found
+    a, b, shape = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0), pm.Exponential("shape", 1.0)
+    pm.Censored("y", pm.Weibull.dist(alpha=shape, beta=pt.exp(a + b * x)), None, 3.0, observed=y)
 
 
-@model
+@model()
 def two_outcomes(rng):
     """A correlated pair in each row."""
     Y = rng.multivariate_normal([1.0, -1.0], [[1.0, 0.6], [0.6, 2.0]], size=N)
-    with pm.Model() as found:
-        mean = pm.Normal("mean", 0.0, 3.0, shape=2)
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=1.0, sd_dist=pm.HalfNormal.dist(2.0, shape=2))
-        pm.MvNormal("y", mu=mean, chol=chol, observed=Y)
-    return found
+    mean = pm.Normal("mean", 0.0, 3.0, shape=2)
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=1.0, sd_dist=pm.HalfNormal.dist(2.0, shape=2))
+    pm.MvNormal("y", mu=mean, chol=chol, observed=Y)
 
 
-@model
+@model()
 def potential(rng):
     """A likelihood that PyMC does not have, a bound that depends on another variable, a penalty."""
     y = rng.exponential(2.0, size=N)
-    with pm.Model() as found:
-        top = pm.HalfNormal("top", 4.0)
-        rate = pm.Uniform("rate", 0.0, top)
-        pm.Potential("likelihood", pt.log(rate) - rate * y)
-        pm.Potential("penalty", -((rate - 1.0) ** 2))
-    return found
+    top = pm.HalfNormal("top", 4.0)
+    rate = pm.Uniform("rate", 0.0, top)
+    pm.Potential("likelihood", pt.log(rate) - rate * y)
+    pm.Potential("penalty", -((rate - 1.0) ** 2))
 
 
 def _bambi(formula: str, frame: dict[str, np.ndarray], **options: Any) -> Any:
@@ -279,14 +250,14 @@ def _bambi(formula: str, frame: dict[str, np.ndarray], **options: Any) -> Any:
 
 if importlib.util.find_spec("bambi"):
 
-    @model
+    @model()
     def bambi_normal(rng):
         group, x = rng.integers(0, 10, N), rng.normal(size=N)
         y = 1.0 + x + 0.5 * rng.normal(size=10)[group] + rng.normal(size=N)
         names = np.array([f"g{i}" for i in range(10)])
         return _bambi("y ~ x + (1 | group)", {"y": y, "x": x, "group": names[group]})
 
-    @model
+    @model()
     def bambi_logistic(rng):
         x, kind = rng.normal(size=N), rng.integers(0, 3, N)
         y = (rng.random(N) < 1.0 / (1.0 + np.exp(-x - 0.5 * (kind == 1)))).astype(int)
@@ -296,94 +267,73 @@ if importlib.util.find_spec("bambi"):
 
 # -- models with a variable for each row or group, which from_pymc integrates out -------------------------------------
 
-GROUPED: dict[str, Callable[[], Any]] = {}
 
-
-def grouped(function: Callable[[np.random.Generator], Any]) -> Callable[[np.random.Generator], Any]:
-    GROUPED[function.__name__] = lambda: function(np.random.default_rng(7))
-    return function
-
-
-@grouped
+@model(GROUPED, coords={"school": list("ABCDEFGH")})
 def eight_schools(rng):
     """Non-centred; every row is a group."""
     effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     error = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
-    with pm.Model(coords={"school": list("ABCDEFGH")}) as found:
-        mu, tau = pm.Normal("mu", 0.0, 5.0), pm.HalfCauchy("tau", 5.0)
-        eta = pm.Normal("eta", 0.0, 1.0, dims="school")
-        theta = pm.Deterministic("theta", mu + tau * eta, dims="school")
-        pm.Normal("y", theta, error, observed=effect)
-    return found
+    mu, tau = pm.Normal("mu", 0.0, 5.0), pm.HalfCauchy("tau", 5.0)
+    eta = pm.Normal("eta", 0.0, 1.0, dims="school")
+    theta = pm.Deterministic("theta", mu + tau * eta, dims="school")
+    pm.Normal("y", theta, error, observed=effect)
 
 
 def _radon(rng):
     county, floor = np.r_[np.arange(25), rng.integers(0, 25, N - 25)], rng.integers(0, 2, N)
     uranium = rng.normal(size=25)
     y = 1.3 + 0.4 * (uranium + rng.normal(size=25))[county] - 0.6 * floor + 0.7 * rng.normal(size=N)
-    return county, floor, uranium, y, {"county": [f"county {i}" for i in range(25)]}
+    return county, floor, uranium, y
 
 
-@grouped
+@model(GROUPED, coords={"county": COUNTIES})
 def radon(rng):
     """Non-centred, the index in pm.Data."""
-    county, floor, _, y, coords = _radon(rng)
-    with pm.Model(coords=coords) as found:
-        index = pm.Data("county_idx", county)
-        mean, spread = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("spread", 1.0)
-        offset = pm.Normal("offset", 0.0, 1.0, dims="county")
-        effect = pm.Deterministic("effect", mean + spread * offset, dims="county")
-        pm.Deterministic("centred", effect - effect.mean(), dims="county")
-        slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
-        pm.Normal("y", effect[index] + slope * floor, noise, observed=y)
-    return found
+    county, floor, _, y = _radon(rng)
+    index = pm.Data("county_idx", county)
+    mean, spread = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("spread", 1.0)
+    offset = pm.Normal("offset", 0.0, 1.0, dims="county")
+    effect = pm.Deterministic("effect", mean + spread * offset, dims="county")
+    pm.Deterministic("centred", effect - effect.mean(), dims="county")
+    slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
+    pm.Normal("y", effect[index] + slope * floor, noise, observed=y)
 
 
-@grouped
+@model(GROUPED, coords={"county": COUNTIES})
 def radon_uranium(rng):
     """Centred, with a predictor of the counties."""
-    county, floor, uranium, y, coords = _radon(rng)
-    with pm.Model(coords=coords) as found:
-        mean, gamma = pm.Normal("mean", 0.0, 5.0), pm.Normal("gamma", 0.0, 2.0)
-        spread = pm.HalfNormal("spread", 1.0)
-        effect = pm.Normal("effect", mean + gamma * uranium, spread, dims="county")
-        slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
-        pm.Normal("y", effect[county] + slope * floor, noise, observed=y)
-    return found
+    county, floor, uranium, y = _radon(rng)
+    mean, gamma = pm.Normal("mean", 0.0, 5.0), pm.Normal("gamma", 0.0, 2.0)
+    spread = pm.HalfNormal("spread", 1.0)
+    effect = pm.Normal("effect", mean + gamma * uranium, spread, dims="county")
+    slope, noise = pm.Normal("slope", 0.0, 5.0), pm.Exponential("noise", 1.0)
+    pm.Normal("y", effect[county] + slope * floor, noise, observed=y)
 
 
-@grouped
+@model(GROUPED)
 def slopes(rng):
     """Correlated intercepts and slopes, non-centred."""
-    county, floor, _, y, _ = _radon(rng)
-    with pm.Model() as found:
-        sd_dist = pm.Exponential.dist(1.0, shape=2)
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd_dist)
-        mean, z = pm.Normal("mean", 0.0, 2.0, shape=2), pm.Normal("z", 0.0, 1.0, shape=(2, 25))
-        ab = pm.Deterministic("ab", (mean[:, None] + pt.dot(chol, z)).T)
-        sigma = pm.HalfNormal("sigma", 1.0)
-        pm.Normal("y", ab[county, 0] + ab[county, 1] * floor, sigma, observed=y)
-    return found
+    county, floor, _, y = _radon(rng)
+    ab, sigma = _correlated(25), pm.HalfNormal("sigma", 1.0)
+    pm.Normal("y", ab[county, 0] + ab[county, 1] * floor, sigma, observed=y)
 
 
-@grouped
+@model(GROUPED)
 def overdispersed(rng):
     """Counts with a gamma effect for each row, which a negative binomial is."""
     x = rng.normal(size=N)
     y = rng.poisson(np.exp(0.5 + 0.4 * x) * rng.gamma(2.0, 0.5, size=N))
-    with pm.Model() as found:
-        b, alpha = pm.Normal("b", 0.0, 1.0, shape=2), pm.Exponential("alpha", 0.5)
-        effect = pm.Gamma("effect", alpha, alpha, shape=N)
-        pm.Poisson("y", pt.exp(b[0] + b[1] * x) * effect, observed=y)
-    return found
+    b, alpha = pm.Normal("b", 0.0, 1.0, shape=2), pm.Exponential("alpha", 0.5)
+    effect = pm.Gamma("effect", alpha, alpha, shape=N)
+    pm.Poisson("y", pt.exp(b[0] + b[1] * x) * effect, observed=y)
 
 
 if importlib.util.find_spec("bambi"):
 
-    @grouped
+    @model(GROUPED)
     def bambi_slopes(rng):
-        county, floor, _, y, coords = _radon(rng)
-        frame = {"y": y, "floor": floor, "county": np.array(coords["county"])[county]}
+        county, floor, _, y = _radon(rng)
+        frame = {"y": y, "floor": floor, "county": np.array(COUNTIES)[county]}
         return _bambi("y ~ floor + (floor | county)", frame)
 
 

@@ -38,16 +38,38 @@ COMMANDS = {
     ),
     "hmm fit": ("{table} --out {root}/h --epochs 20 --chains 1 --threads 1", f"{NOWHERE} --out {{root}}/i"),
     "hmm show": ("{states}", NOWHERE),
+    "network fit": (
+        "{edges} --out {root}/n --epochs 20 --chains 1 --mixed",
+        f"{NOWHERE} --out {{root}}/o",
+    ),
+    "network show": ("{blocks} --nodes {root}/nodes.csv", NOWHERE),
+    "network predict": (
+        "{blocks} {edges} --out {root}/links.csv",
+        f"{NOWHERE} {{edges}} --out {{root}}/l.csv",
+    ),
 }
 FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict", "hmm show")
-NUMBA = (*FITTED, "topics fit", "cluster fit", "hmm fit")
+FITTED += ("network show", "network predict")
+NUMBA = (*FITTED, "topics fit", "cluster fit", "hmm fit", "network fit")
 # 60 draws are too few, and `diagnose` says so
 GOOD_STATUS = dict.fromkeys(COMMANDS, 0) | {"diagnose": 1}
 
 
 def words_of(command, text, place):
     """The words of a command line."""
-    names = ("root", "config", "table", "text", "run", "topics", "clusters", "states", "folder")
+    names = (
+        "root",
+        "config",
+        "table",
+        "text",
+        "run",
+        "topics",
+        "clusters",
+        "states",
+        "folder",
+        "edges",
+        "blocks",
+    )
     return [*command.split(), *text.format(**{name: getattr(place, name) for name in names}).split()]
 
 

@@ -122,7 +122,7 @@ ESTIMATORS = ["ControlVariates", "Minibatch", "SVRG", "SAGA", "Weighted", "Strat
 MODELS = ["Model", "CountModel", "BlockModel"]
 
 
-@examples(60)
+@examples(40)
 @given(st.sampled_from(SAMPLERS + ESTIMATORS + MODELS), st.data())
 def test_constructors(name, data):
     """Of samplers, estimators and models; what can be made may be refused when it meets the parameters."""
@@ -156,6 +156,10 @@ FITS = {
         {"num_samples": 2, "num_chains": 1, "num_starts": 1, "num_threads": 1},
         {"series": Y, "num_steps": 4},
     ),
+    "StochasticBlockModel": (
+        {"num_samples": 2, "num_chains": 1, "num_starts": 1},
+        {"graph": np.stack([np.arange(N), (np.arange(N) + 1) % 6], axis=1), "num_steps": 4},
+    ),
     "DPMixture": ({"num_samples": 2, "num_threads": 1}, {"X": COUNTS, "num_steps": 4}),
     "BPMF": (
         {"num_factors": 2, "num_samples": 2},
@@ -166,7 +170,7 @@ FITS = {
         {"X": X, "y": LABELS, "num_steps": 4},
     ),
 }
-TABLES = ("X", "y", "series", "users", "items", "ratings", "validation", "X_test", "y_test")
+TABLES = ("X", "y", "series", "graph", "users", "items", "ratings", "validation", "X_test", "y_test")
 LONG = ("num_epochs", "max_seconds", "num_steps", "num_samples", "num_burnin", "thin")
 
 

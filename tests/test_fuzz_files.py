@@ -51,7 +51,7 @@ def stored(place):
     return Folder(path), np.asarray(made.draws["mean"])
 
 
-@examples(60)
+@examples(30)
 @given(st.data())
 def test_stored_runs(place, stored, data):
     """Other values without an error only where somebody changed a document and its checksum."""

@@ -238,6 +238,7 @@ def test_a_table_in_the_place_of_a_file(tmp_path):
         jobs.read_job(path)
 
 
+@pytest.mark.rotates(2, "processes")
 @pytest.mark.process
 def test_in_a_process_of_its_own(folder):
     """As typed; quiet where there is no terminal."""

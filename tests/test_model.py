@@ -68,6 +68,7 @@ def test_every_form_gives_the_same_gradients(form):
     helpers.assert_close(summand.total(PARAMS, ROWS, weights), weighted)
 
 
+@pytest.mark.rotates(2, "the same chain")
 def test_every_form_gives_the_same_chain():
     """With SAGA, which asks for the gradient of each row."""
     runs = [helpers.draw("SGLD", "SAGA", model=model).draws for model in FORMS.values()]

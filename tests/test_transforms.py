@@ -211,6 +211,7 @@ START_BY_HAND = {"mean": np.float32(0.5), "scale": np.float32(np.log(2.0))}
 DATA = np.random.default_rng(5).normal(1.0, 2.0, 64).astype(np.float32)
 
 
+@pytest.mark.rotates(2, "the same chain")
 def test_a_transformed_chain_is_the_chain_written_by_hand():
     """Same key: draws in the user's units, gradients on the real line with the Jacobian's part."""
     estimator = sc.ControlVariates(16, num_optimizer_steps=50)

@@ -42,6 +42,21 @@ COUNTS = "import numpy as np; X = np.random.default_rng(0).poisson(0.3, (60, 30)
 CHECKS = {
     "": PLAIN,
     "plot": "import matplotlib, scirocco.demo.figure",
+    "exact": """
+import numpy as np, scirocco as sc
+y = np.random.default_rng(0).normal(3.0, 1.0, 200).astype(np.float32)
+model = sc.Model(lambda params, y: -0.5 * (y - params["mean"]) ** 2)
+run = sc.sample(model, y, {"mean": np.float32(0.0)}, sampler=sc.NUTS(), num_samples=200, progress=False)
+assert abs(run.draws["mean"].mean() - y.mean()) < 0.1
+""",
+    "formula": """
+import numpy as np, pandas as pd, scirocco as sc
+rng = np.random.default_rng(0)
+table = pd.DataFrame({"x": rng.normal(size=300), "g": rng.integers(0, 10, 300)})
+table["y"] = 1.0 + 2.0 * table["x"] + rng.normal(size=300)
+fitted = sc.models.GLMM("y ~ x + (1 | g)", family="normal").fit(table, progress=False)
+print(fitted.summary())
+""",
     "numpyro": """
 import numpy as np, numpyro, numpyro.distributions as dist, scirocco as sc
 def model(y):

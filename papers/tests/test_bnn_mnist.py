@@ -108,7 +108,7 @@ def test_split(digits, monkeypatch):
     assert parts.train.x.dtype == np.uint8 and parts.test.y.dtype == np.int32
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(digits, tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(bnn, "mnist", lambda folder: digits)
     monkeypatch.setattr(bnn, "sampler", lambda method, step_size: sc.SGLD(1e-5))  # compiles less

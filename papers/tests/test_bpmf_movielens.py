@@ -73,7 +73,7 @@ def test_passes_to():
     assert passes_to(curve, -1.5) == 2.0 and passes_to(curve, 0.0) == np.inf
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(data, tmp_path, monkeypatch):
     monkeypatch.setattr(bpmf, "movielens100k", lambda folder: data)
     monkeypatch.setattr(bpmf, "SIZES", (12,))

@@ -191,7 +191,7 @@ def test_each_claim_can_fail(number, change):
     assert not judge(changed, 0.1)[number].holds and judge(changed, 0.1)[number].of_a_quick_run().failed
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """Two sizes of batches at two small N: any of them is near enough."""
     monkeypatch.setattr(cn, "QUICK_SIZES", (100, 200))

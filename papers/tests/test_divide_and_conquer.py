@@ -106,7 +106,7 @@ def test_normal_posterior(seed, quick_compiler):
     assert shards.std(axis=2) == pytest.approx((20 * covariance[0, 0]) ** 0.5, rel=0.07)
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_nuts_of_the_shards(bent, seed, quick_compiler):
     """Given θ₂, a shard has w = θ₁ + θ₂² normal: its rows say N(x̄, 25/n), its share of the prior N(θ₂², 20)."""
     few = dataclasses.replace(bent, x=bent.x[:100])
@@ -387,7 +387,7 @@ def record_of(tmp_path):
     return json.loads(done.record.read_text("utf-8"))
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.RankWarning")  # the slope of one dimension
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few iterations of everything: the numbers mean nothing, but all claims are judged and all panels drawn."""

@@ -189,7 +189,7 @@ def test_samplers_are_rs():
     assert gm._SAMPLERS["sgnht"](3e-4) == sc.SGNHT.from_r(3e-4, a=0.01)
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few draws of everything, by SGLD alone, which compiles less: the numbers mean nothing, but all is drawn."""
 

@@ -83,7 +83,7 @@ def test_each_claim_can_fail(number, row, method, field, value):
     assert gs._judge(changed)[4].of_a_quick_run().undecided
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """Two sizes, a few draws; programs of other tests are not forgotten."""
     monkeypatch.setattr(jax, "clear_caches", lambda: None)

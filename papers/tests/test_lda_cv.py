@@ -77,7 +77,7 @@ def test_settings_are_those_of_the_thesis():
     assert lda_cv.NUM_MARKS % lda_cv.OPTIMISED == 0
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch):
     folder = data_folder("wikipedia")
     monkeypatch.setattr(lda_cv, "QUICK_SIZES", {"0.01 N": (0.01, 1, 8e-4)})

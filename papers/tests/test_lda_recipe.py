@@ -86,7 +86,7 @@ def test_models():
     assert all(lda_recipe.KNOWN[name] in grid for name, grid in lda_recipe.GRID.items())
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_runs(tmp_path, monkeypatch):
     """The quick form, and the grid of the full one with two tries."""
     folder = data_folder("wikipedia")

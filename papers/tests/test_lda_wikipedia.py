@@ -104,7 +104,7 @@ def test_settings_are_the_papers():
     assert (control.sampler, control.refresh_every, control.refresh_size) == ("scir_cv", 5, 1000)
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch):
     folder = data_folder("wikipedia")
     small = {"training": 600, "held": 60, "documents": 200, "marks": 2, "seeds": 2}

@@ -140,7 +140,7 @@ def patches():
     return datasets.Covertype(X, y, tuple("abcdef"), "made here")
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_curves(patches, monkeypatch, quick_compiler):
     """Passes count what comes before the sampler; κ = 0 is a fixed step; seeds differ."""
     monkeypatch.setattr(by_size, "BATCH", 100)

@@ -155,7 +155,7 @@ def test_no_data(tmp_path):
         experiment.run(Settings(data_dir=tmp_path))
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_quick_run(tmp_path):
     done = reproduce(
         ALL["posterior-bias"], Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path)

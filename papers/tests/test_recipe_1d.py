@@ -126,7 +126,7 @@ def test_groups_of_chains_give_the_error_of_a_divergence(seed):
     assert np.mean(errors) == pytest.approx(np.std(found, ddof=1), rel=0.5)
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """A few chains with long steps: the divergences mean nothing, but what does not depend on them is judged."""
     monkeypatch.setattr(r1, "QUICK", (200, 0.05, 0.1))

@@ -127,7 +127,7 @@ def test_a_setting_that_was_given_up_is_named():
     assert "SGRLD ε = 7" in notes(told)[-1]
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_small_run(tmp_path, monkeypatch, quick_compiler):
     """One program for each sampler, a few chains, too few steps for the level that is judged (∞ - ∞)."""

@@ -164,7 +164,7 @@ def test_intercept_and_slopes_in_raw_units_are_badly_scaled_and_correlated():
     assert np.linalg.cond(hessian) > 1e11
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_nuts_agrees_with_the_conjugate_posterior(quick_compiler):
     """σ² ~ inverse gamma, μ | σ normal: moments in closed form."""
     posterior = sp.small_posterior("tiny")

@@ -135,7 +135,7 @@ def test_each_claim_can_fail(numbers, path, value, fails):
     assert sd._judge(changed)[fails].of_a_quick_run().failed
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(tmp_path, monkeypatch, seed, quick_compiler):
     """One step size for each, chains of their usual length. Bounds are six standard deviations wide or more."""
     steps = {"SCIR": (0.1,), "SCIR-CV (ii)": (0.5,), "SGRLD": (0.01,)}

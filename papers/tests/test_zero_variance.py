@@ -121,7 +121,7 @@ def test_scores(patches):
     np.testing.assert_allclose(zv.scores(draws, test), [-np.log(2), expected], rtol=1e-5)
 
 
-@pytest.mark.rotates(3, "small runs")
+@pytest.mark.rotates(5, "small runs")
 def test_small_run(patches, tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(datasets, "covertype", lambda folder: patches)
     monkeypatch.setattr(zv, "mode", lambda rows: zv.laplace(rows)[0])  # compiles less

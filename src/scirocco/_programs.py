@@ -99,6 +99,10 @@ class Program:
         """The lowered program for these arguments."""
         return self._jitted.lower(*arguments)
 
+    def eval_shape(self, *arguments: Any) -> Any:
+        """Shapes and types of the results for these arguments."""
+        return self._jitted.eval_shape(*arguments)
+
     def clear_cache(self) -> None:
         """Drop what was compiled."""
         self._jitted.clear_cache()

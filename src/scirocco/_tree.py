@@ -53,7 +53,12 @@ def static(*, default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"static": True})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def derived(*, default: Any = None, init: bool = False) -> Any:
+    """A static field that is not an argument: the library sets it with `rebuilt`; it is neither shown nor stored."""
+    return dataclasses.field(default=default, init=init, repr=False, metadata={"static": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, derived, dataclasses.field))
 def pytree_dataclass(cls: type[T]) -> type[T]:
     """A frozen dataclass whose ordinary fields are pytree children and whose `static` fields are structure.
 

@@ -116,7 +116,7 @@ def test_the_plants_are_all_that_can_be_found():
     assert set(PLANTED) == set(NAMES) - {"several modes"}, "those are in law/test_exact_laws.py"
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
     found = diagnose(PLANTED[fault](seed))
@@ -233,6 +233,7 @@ def test_a_run_that_left_the_finite_numbers():
         assert diagnose(run).names[0] == "step size too large"
 
 
+@pytest.mark.rotates(2, "diagnoses")
 def test_count_models_and_refusals():
     counts = sc.CountModel(jnp.ones(3), lambda omega, z: jax.nn.one_hot(z, 3))
     z = np.random.default_rng(0).integers(0, 3, 500)
@@ -245,6 +246,7 @@ def test_count_models_and_refusals():
         diagnose(run_of(sc.SGLD(1e-4), num_samples=10))
 
 
+@pytest.mark.rotates(2, "diagnoses")
 def test_the_report_reads_well(seed):
     found = diagnose(too_long(seed))
     shown = found._repr_html_()

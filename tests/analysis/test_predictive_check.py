@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.analysis import predictive_check, prior_draws
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run.result import Run
+from scirocco.run.result import Origin, Run
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
@@ -91,6 +91,32 @@ def test_many_rows_are_sampled_and_prior_draws_work(seed):
     )
     assert check.simulated.shape == (150, 50) and "50 of 400 rows" in check.words
     assert check.simulated.mean(axis=1).std() > 5
+
+
+def test_the_model_of_a_run_knows_how_outcomes_are_drawn(seed):
+    """By a function of the model: one outcome, or one of several by name, each with the column that was observed."""
+
+    def both(mu, row, key):
+        return {"plain": mu + jax.random.normal(key), "squared": (mu + jax.random.normal(key)) ** 2}
+
+    def run_with(**functions):
+        model = sc.Model(lambda mu, row: -0.5 * (row["y"] - mu) ** 2, **functions)
+        origin = Origin(model, sc.data.as_source(rows), None, None, None)
+        return Run(DRAWS, None, {}, {}, {}, {}, "complete", [], origin=origin)
+
+    rows = rows_of(seed, "normal", 50)
+    wanted = predictive_check(DRAWS, normal, rows, seed=seed)
+    np.testing.assert_array_equal(
+        predictive_check(run_with(simulate=normal), seed=seed).simulated, wanted.simulated
+    )
+    two = run_with(simulate=both, observed=lambda rows: {"plain": rows["y"], "squared": rows["y"] ** 2})
+    check = predictive_check(two, observed="squared", seed=seed)
+    np.testing.assert_array_equal(check.observed, rows["y"] ** 2)
+    np.testing.assert_allclose(check.simulated, wanted.simulated**2, rtol=1e-5)
+    with pytest.raises(InvalidValueError, match=r"several outcomes are simulated: .*observed='plain'"):
+        predictive_check(two)
+    with pytest.raises(InvalidTypeError, match="does not know how outcomes are drawn"):
+        predictive_check(run_with())
 
 
 def test_a_report_shows_every_check():

@@ -13,6 +13,7 @@ from scirocco.bridges import from_numpyro
 from scirocco.data.groups import grouped
 from scirocco.errors import MissingExtraError
 from scirocco.run.local_draws import local_draws
+from scirocco.run.result import Origin, Run
 
 pytestmark = pytest.mark.compile
 
@@ -148,6 +149,33 @@ def shaped(X, y):
         numpyro.sample("y", dist.Normal(X @ factor @ share, 1.0), obs=y)
 
 
+def test_the_model_draws_new_observations(seed):
+    """y is N(Xβ, σ²) again; effects of rows are drawn, too, which makes a Poisson variable negative binomial."""
+    count, beta, sigma = 1000, np.array([1.0, -1.0, 0.5], np.float32), 0.5
+    model, rows, _ = from_numpyro(regression, data=XY)
+    draws = {"beta": np.tile(beta, (2, count // 2, 1)), "sigma": np.full((2, count // 2), sigma, np.float32)}
+    origin = Origin(model, sc.data.as_source(rows), None, None, None)
+    run = Run(draws, None, {}, {"num_rows": N}, {}, {}, "complete", [], origin=origin)
+    found = run.predict(seed=seed, interval=None)
+    assert np.abs((found.mean["y"] - XY["X"] @ beta) / sigma).max() < 5 / count**0.5
+    assert np.abs((found.sd["y"] / sigma) ** 2 - 1).max() < 5 * (2 / count) ** 0.5
+    check = sc.analysis.predictive_check(run, num_draws=count, seed=seed)
+    np.testing.assert_array_equal(check.observed, XY["y"])
+    some = run.to_arviz(posterior_predictive=True, observed_data=True)
+    assert some["posterior_predictive"]["y"].shape == (2, count // 2, N)
+    np.testing.assert_array_equal(some["observed_data"]["y"], XY["y"])
+    counts, shape = np.arange(N), 1.7
+    model, rows, _ = from_numpyro(gamma_effects, data=counts)
+    keys = jax.random.split(jax.random.key(seed), 20_000)
+    row = {name: each[3] for name, each in rows.items()}
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: model.simulate({"shape": shape}, row, key)["y"]))(keys))
+    law = dist.GammaPoisson(shape, 0.5)
+    assert abs(drawn.mean() - law.mean) < 5 * (law.variance / len(keys)) ** 0.5
+    zero = np.exp(law.log_prob(0))
+    assert abs((drawn == 0).mean() - zero) < 5 * (zero * (1 - zero) / len(keys)) ** 0.5
+    np.testing.assert_array_equal(model.observed(rows)["y"], counts)
+
+
 @pytest.mark.rotates(2, "chains of bridges")
 def test_simplexes_and_cholesky_factors():
     """In the user's units the prior is NumPyro's; on the real line it has the Jacobian of our transforms."""
@@ -206,6 +234,7 @@ def gamma_effects(counts):
         numpyro.sample("y", dist.Poisson(rate), obs=counts)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 @pytest.mark.filterwarnings("ignore:subsample_size does not match")
 def test_latent_sites_of_single_rows_are_integrated_out():
     """Normal effects widen the noise, gamma effects make a Poisson variable negative binomial."""
@@ -228,6 +257,7 @@ def test_latent_sites_of_single_rows_are_integrated_out():
         np.testing.assert_allclose(found, law, atol=2e-3)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 @pytest.mark.filterwarnings("ignore:subsample_size does not match")
 def test_latent_sites_of_chosen_rows_are_drawn_in_their_own_units(seed):
     """Posterior of the rate of a row, given the shape: Gamma(shape + count, rate + 1)."""
@@ -436,6 +466,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", REFUSED)
 def test_models_that_do_not_fit_are_refused_by_name(case):
     model, message = REFUSED[case]

@@ -37,6 +37,7 @@ def test_without_pymc_the_message_says_how_to_get_it(monkeypatch):
 
 if HAS_PYMC:
     import pymc as pm
+    import pytensor
     import pytensor.tensor as pt
 
     sys.path.append(str(ROOT / "benchmarks"))
@@ -224,6 +225,68 @@ def test_values_of_groups_after_a_run():
     mean, spread = (np.asarray(run.draws[name])[0][:, None] for name in ("mean", "spread"))
     np.testing.assert_allclose(found.draws["effect"], mean + spread * found.draws["offset"], rtol=1e-4)
     assert "effect" not in run.derived()
+
+
+# -- new observations ----------------------------------------------------------------------------------------------
+
+
+@needs_pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*MODELS, *GROUPED])
+def test_new_observations_are_those_of_pymc(name, seed):
+    """Rows and draws by themselves and pm.draw: the same law, by the mean of tanh(y) and of its square in each row."""
+    made, theirs = pymc_models.built(name)
+    problem = from_pymc(made, max_groups=1_000 if name in MODELS else 1)
+    if name == "potential":
+        assert problem.model.simulate is None
+        return
+    count, free = 400, {key: np.asarray(value, np.float64) for key, value in problem.params.items()}
+    draws = {key: np.repeat(value[None], count, axis=0) for key, value in free.items()}
+    found = problem.model.simulate(draws, problem.data, 0, [seed])
+    wanted = pm.draw(
+        list(theirs.observed_RVs),
+        draws=count,
+        random_seed=seed,
+        givens={theirs[key]: value for key, value in free.items()},
+        mode=pytensor.compile.mode.Mode(linker="py", optimizer=None),
+    )
+    seen = problem.model.observed(problem.data)
+    for rv, other in zip(theirs.observed_RVs, wanted, strict=True):
+        ours, other = np.moveaxis(found[rv.name], -1, 0), np.asarray(other, float)
+        assert ours.shape == other.shape
+        for power in (1, 2):
+            a, b = np.tanh(ours) ** power, np.tanh(other) ** power
+            error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / count + 1e-9)
+            assert np.abs((a.mean(axis=0) - b.mean(axis=0)) / error).max() < 5.5
+        np.testing.assert_array_equal(seen[rv.name], theirs.rvs_to_values[rv].eval())
+
+
+@needs_pymc
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["rugby", "negative_binomial", "bambi_normal"])
+def test_from_a_model_to_comparison_and_container(name):
+    """Everything that follows a run, without a function by hand."""
+    made, theirs = pymc_models.built(name)
+    run = sc.sample(*from_pymc(made), num_samples=250, num_chains=4, seed=1, progress=False)
+    names = [rv.name for rv in theirs.observed_RVs]
+    assert run.summary()["ess_bulk"].min() > 100
+    predicted = run.predict()
+    check = sc.analysis.predictive_check(run, observed=names[0], num_draws=200)
+    seen = np.asarray(theirs.rvs_to_values[theirs.observed_RVs[0]].eval())
+    np.testing.assert_allclose(check.observed, seen, rtol=1e-6)  # in JAX's precision
+    assert check.ok, check.words  # the data are from the model
+    inside = (predicted.low[names[0]] <= seen) & (seen <= predicted.high[names[0]])
+    assert 0.8 < inside.mean() <= 1.0
+    assert np.isfinite(sc.analysis.loo(run).elpd)
+    assert sc.analysis.compare({"a": run, "b": run}).frame.shape[0] == 2
+    tree = run.to_arviz(log_likelihood=True, observed_data=True, posterior_predictive=True)
+    assert set(names) <= set(tree["posterior_predictive"]) and set(names) <= set(tree["observed_data"])
+    assert tree["posterior_predictive"][names[0]].shape == (4, 250, len(seen))
+    for key, dims in theirs.named_vars_to_dims.items():
+        if key in tree["posterior"]:
+            assert tree["posterior"][key].dims[2:] == tuple(dims)
+            for dim in dims:
+                np.testing.assert_array_equal(tree["posterior"][dim], theirs.coords[dim])
 
 
 # -- models that do not ------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ class Place(NamedTuple):
             "topics": "topics",
             "clusters": "clusters",
             "states": "states",
+            "edges": "edges.csv",
+            "blocks": "blocks",
             "damaged": "damaged",
         }
         return self.root / known[name]
@@ -64,6 +66,8 @@ def place(tmp_path_factory):
     centres = rng.choice([-4.0, 4.0], 40)
     table = centres[:, None] + rng.standard_normal((40, 2))
     np.savetxt(here.table, table, delimiter=",", header="wide,high", comments="")
+    ends = np.sort(rng.permuted(np.tile(np.arange(20), (60, 1)), axis=1)[:, :2], axis=1)
+    np.savetxt(here.edges, np.unique(ends, axis=0), "%d", ",", header="source,target", comments="")
     words = (["sun", "moon", "star", "comet"], ["cow", "horse", "sheep", "goat"])
     here.text.write_text("".join(" ".join(rng.choice(words[d % 2], 12)) + "\n" for d in range(40)))
     here.config.write_text(CONFIG.format(num_samples=60))
@@ -76,7 +80,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def fitted(place):
-    """The place with a topic model, a mixture and a hidden Markov model, fitted by their commands."""
+    """The place with a topic model, a mixture, a hidden Markov model and a block model, fitted by their commands."""
     pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
     short = ("--epochs", "10", "--threads", "1")
     fit = ("topics", "fit", place.text, "--topics", "2", "--min-documents", "1", "--held-out", "0")
@@ -84,6 +88,8 @@ def fitted(place):
     assert call(*fit, "--batch-size", "20", *long, "--out", place.topics)[0] == 0
     assert call("cluster", "fit", place.table, *short, "--out", place.clusters)[0] == 0
     assert call("hmm", "fit", place.table, *short, "--chains", "1", "--out", place.states)[0] == 0
+    fit = ("network", "fit", place.edges, "--epochs", "20", "--chains", "1", "--starts", "1")
+    assert call(*fit, "--out", place.blocks)[0] == 0
     return place
 
 

@@ -139,6 +139,7 @@ def test_demo(start):
     assert not list(root.glob("demo/*"))
 
 
+@pytest.mark.rotates(2, "terminal")
 def test_reproduce(start):
     """The whole experiment ends, not only the first of its runs; no verdict is written."""
     root, begin = start
@@ -146,6 +147,7 @@ def test_reproduce(start):
     assert not list(root.glob("figures/*"))
 
 
+@pytest.mark.rotates(2, "terminal")
 def test_sample_is_watched_keeps_its_draws_and_is_resumed(start):
     """Who stops watching does not stop the run. The chain is resumed where it was, bit for bit."""
     root, begin = start

@@ -98,7 +98,7 @@ def _jobs(place):
     yield ("bench", "pressed"), common | {"words": ["bench"], "seen": "measuring"}
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in LONG])
 def test_good_input(command, screens):
     status, screen = screens[command, "good"]
@@ -123,7 +123,7 @@ def test_wrong_option(command, screens):
     assert f"Did you mean `{wrong_option(command)[1]}`?" in screen
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("command", [*SLOW, "bench"])
 def test_ctrl_c(command, screens):
     status, screen = screens[command, "pressed"]

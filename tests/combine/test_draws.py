@@ -58,6 +58,7 @@ def test_trees_keep_their_structure_and_precision(method):
         np.asarray(found)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.compile
 @pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 @pytest.mark.parametrize("method", METHODS)

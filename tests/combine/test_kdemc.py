@@ -56,6 +56,47 @@ def test_components_have_their_weights(moves, seed):
     assert_frequencies(walk(moves, seed).indices, exact_weights(POINTS, H)[0])
 
 
+def semiparametric_weights(points, h):
+    """The same times N(θ̄_t | μ, Σ + h²/S) / Π_s N(θ_{s,t_s} | μ_s, Σ_s), all densities by hand."""
+    plain, centres = exact_weights(points, h)
+    laws = [stats.multivariate_normal(part.mean(axis=0), np.cov(part.T)) for part in points]
+    precision = sum(np.linalg.inv(law.cov) for law in laws)
+    mean = np.linalg.solve(precision, sum(np.linalg.solve(law.cov, law.mean) for law in laws))
+    whole = stats.multivariate_normal(mean, np.linalg.inv(precision) + h**2 / len(points) * np.eye(2))
+    found = {
+        t: weight
+        * whole.pdf(centres[t])
+        / np.prod([law.pdf(part[i]) for law, part, i in zip(laws, points, t, strict=True)])
+        for t, weight in plain.items()
+    }
+    total = sum(found.values())
+    return {t: weight / total for t, weight in found.items()}
+
+
+@pytest.mark.parametrize("moves", ["gibbs", "independent"])
+def test_semiparametric_components_have_their_weights(moves, seed):
+    points = [part + 0.1 * np.random.default_rng(s).normal(size=part.shape) for s, part in enumerate(POINTS)]
+    points[2] = np.array([[0.4, 0.4], [-0.5, -0.9], [0.2, -0.6]])  # three points have a covariance
+    normals = module._Normals.of(points, ["a", "b"], H)
+    rng, number = np.random.default_rng(seed), 10_000
+    burnin = module._bandwidths(H, 15 if moves == "gibbs" else 60, True)
+    options = {"num_chains": number, "moves": moves, "rng": rng, "normals": normals}
+    found = module.sample_components(points, burnin, H, number, **options)
+    assert_frequencies(found.indices, semiparametric_weights(points, H))
+
+
+def test_semiparametric_estimates_add_no_variance_to_normal_subposteriors(seed):
+    """Kernels alone add h² to the variance of each; in five dimensions that is much."""
+    rng = np.random.default_rng(seed)
+    shards = [rng.normal(mean, 1.0, size=(600, 5)) for mean in (-0.1, 0.1, 0.2)]
+    found = {
+        kind: kdemc(shards, semiparametric=kind, num_draws=1_000, seed=seed).draws.var()
+        for kind in (True, False)
+    }
+    assert abs(found[True] * 3 - 1) < 0.12
+    assert found[False] * 3 > 1.1
+
+
 @pytest.mark.parametrize("changes", [{"_SINGLE": 0.0}, {"_STRETCH": 2}, {"_BLOCK": 400}, {"_FAR": 10.0}])
 def test_the_same_law_by_other_ways_of_computing(changes, seed, monkeypatch):
     """Double precision; sums over stretches of two; a few chains at a time; all weights shifted."""

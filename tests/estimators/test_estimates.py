@@ -350,8 +350,8 @@ def test_taylor_is_unbiased_and_within_its_bound(order):
     for total in totals:
         np.testing.assert_allclose(probabilities @ total.gradient, exact.gradient, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(probabilities @ total.value, exact.value, rtol=1e-4)
-    u = np.asarray(memory.inverse, np.float64) @ (here - centre)
-    length = np.linalg.norm(rest.gradient @ np.asarray(memory.factor, np.float64), axis=1).max()
-    assert 0 < length <= memory.bound * np.linalg.norm(u) ** order
+    u = np.asarray(memory.expansion.inverse, np.float64) @ (here - centre)
+    length = np.linalg.norm(rest.gradient @ np.asarray(memory.expansion.factor, np.float64), axis=1).max()
+    assert 0 < length <= memory.expansion.bound * np.linalg.norm(u) ** order
     power = order + 1
-    assert 0 < np.abs(rest.value).max() <= memory.bound * np.linalg.norm(u) ** power / power
+    assert 0 < np.abs(rest.value).max() <= memory.expansion.bound * np.linalg.norm(u) ** power / power

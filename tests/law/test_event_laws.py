@@ -93,16 +93,46 @@ def test_the_posterior_is_stationary(case):
 
 def check_rate_of_turns(run, rows, exact):
     """Half of E Σ_j (|q_j| + Σ_i |(Lᵀr_i)_j|), by quadrature, with the remainders of a logistic regression by hand."""
-    memory = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run.origin.memory)
-    x, change = rows["x"].astype(np.float64), exact.points - memory.centre
-    eta, step = x @ memory.centre, change @ x.T
+    expansion = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run.origin.memory.expansion)
+    x, change = rows["x"].astype(np.float64), exact.points - expansion.centre
+    eta, step = x @ expansion.centre, change @ x.T
     p = 1 / (1 + np.exp(-eta))
     remainder = 1 / (1 + np.exp(-eta - step)) - p - p * (1 - p) * step
-    of_rows = (np.abs(remainder) @ np.abs(x @ memory.factor)).sum(axis=1)
-    of_expansion = np.abs(memory.slope + change @ memory.inverse.T @ memory.curvature.T).sum(axis=1)
+    of_rows = (np.abs(remainder) @ np.abs(x @ expansion.factor)).sum(axis=1)
+    of_expansion = np.abs(expansion.slope + change @ expansion.inverse.T @ expansion.curvature.T).sum(axis=1)
     rate = 0.5 * exact.mean(of_expansion + of_rows)
     assert abs(laws.z_score(run.stats["n_events"].mean(axis=1), rate)) < 5
     assert rate > 1.02 * 0.5 * exact.mean(of_expansion), "rows that never turn it prove nothing"
+
+
+@pytest.mark.parametrize("sampler", [sc.ZigZag(8.0), sc.BouncyParticle(8.0)], ids=lambda s: type(s).__name__)
+def test_integrals_along_the_path_are_exact(sampler):
+    """Of polynomials up to degree 3 against quadrature, and with a smaller variance than averages over draws."""
+    rows = make_rows()
+    exact = Quadrature(rows)
+    mean = exact.mean(exact.points)
+
+    def powers(beta):
+        a, b = beta - mean
+        return jnp.stack([a, b, a * b, (a - b) ** 3])
+
+    both = {"path": sc.reducers.PathMoments(powers, degree=3), "draws": sc.reducers.Moments(powers)}
+    run = draw(MODEL, rows, sampler, None, num_samples=30, num_burnin=2, reducers=both)
+    values = np.asarray(jax.vmap(powers)(exact.points))
+    path, expected = run.reduced["path"], exact.mean(values)
+    squares = path.variance + (path.mean - expected) ** 2  # the average of (g - E g)² along the path
+    for found, truth in ((path.mean, expected), (squares, exact.mean((values - expected) ** 2))):
+        scores = [laws.z_score(np.asarray(found)[:, k], truth[k]) for k in range(len(truth))]
+        assert np.max(np.abs(scores)) < 5, scores
+    line = both["path"].average(jnp.ones(2), lambda share: jnp.array([0.5 + 2 * share, 1 - share]))
+    fine = np.polynomial.legendre.leggauss(40)
+    dense = np.array([powers(np.array([1.5 + node, 0.5 - node / 2])) for node in fine[0]])
+    np.testing.assert_allclose(line.mean, 0.5 * fine[1] @ dense, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        line.square, 0.5 * fine[1] @ (dense - powers(np.ones(2))) ** 2, rtol=1e-4, atol=1e-5
+    )
+    share = np.var(path.mean, axis=0) / np.var(run.reduced["draws"].mean, axis=0)
+    assert np.exp(np.mean(np.log(share))) < 0.85, share
 
 
 def test_a_bound_that_is_too_small_is_an_error():
@@ -172,6 +202,43 @@ def test_derivatives_of_softmax_are_bounded(seed):
     assert np.all(np.abs(three) <= third * norm * np.linalg.norm(c, axis=1))
 
 
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("family", ["bernoulli", "student", "softmax"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_remainders_of_rows_are_within_their_bounds(seed, family, order):
+    """|Lᵀr_i| ≤ (1 or κ/2) ‖B_iL‖_F ‖B_iL‖^order |u|^order for rows with heavy tails, near the mode and far away."""
+    count, rng = int(os.environ.get("SCIROCCO_FUZZ_ROWS", "20_000")), np.random.default_rng([seed, order])
+    shape = (3, 2) if family == "softmax" else (2,)
+    size = int(np.prod(shape))
+    model = sc.Model.linear(family, scale=0.7, freedom=3.0)
+    x = rng.standard_t(1.5, (count, 2))
+    y = rng.standard_t(2, count) if family == "student" else rng.integers(0, shape[0], count)
+    lower, centre = rng.standard_normal((size, size)) * 0.3, rng.standard_normal(size)
+    places = rng.standard_normal((count, size)) * rng.choice([0.1, 1.0, 10.0], (count, 1))
+
+    def remainder(row, u):
+        def gradient(at):
+            return jax.grad(lambda flat: model.log_likelihood(flat.reshape(shape), row))(at)
+
+        first, along = jax.jvp(gradient, (centre,), (lower @ u,))
+        left = gradient(centre + lower @ u) - first - (along if order == 2 else 0.0)
+        return left, jnp.stack(
+            [jnp.ravel(model.curvature_bound(v.reshape(shape), row)) for v in lower.T], axis=1
+        )
+
+    with jax.enable_x64():
+        left, image = map(
+            np.asarray, jax.jit(jax.vmap(remainder))({"x": x, "y": y.astype(np.float64)}, places)
+        )
+    constant = 1.0 if order == 1 else 0.5 * model.third_bound
+    norms = np.linalg.norm(image, axis=(1, 2)) * np.linalg.norm(image, 2, axis=(1, 2)) ** order
+    bound = constant * norms * np.linalg.norm(places, axis=1) ** order
+    excess = np.linalg.norm(left @ lower, axis=1) / np.maximum(
+        bound, 1e-8
+    )  # smaller ones are rounding errors
+    assert 0.1 < excess.max() <= 1 + 1e-6
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
@@ -195,3 +262,5 @@ def test_what_exact_samplers_refuse(tmp_path):
     ):
         with pytest.raises(InvalidValueError, match=words):
             draw(model, data, sampler, estimator, num_chains=1, num_samples=2)
+    with pytest.raises(InvalidValueError, match=r"SMH only makes draws: use sc\.reducers\.Moments"):
+        draw(MODEL, rows, sc.SMH(), None, reducers={"beta": sc.reducers.PathMoments()})

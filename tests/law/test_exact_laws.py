@@ -69,6 +69,8 @@ def test_gradients_of_nuts_are_those_at_its_draws():
     )  # fmt: skip
     exact = -(len(x) + 1) * (np.asarray(run.draws[0], np.float64) - exact_mean)
     np.testing.assert_allclose(run.gradients[0], exact, rtol=1e-3, atol=1e-2)
+    # what is not said for an exact sampler: four chains, after a burn-in
+    assert (len(run.draws), run.configuration["num_burnin"]) == (4, 100)
 
 
 @pytest.mark.rotates(3, "resumed runs")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 from law.kernel_laws import (
@@ -118,6 +119,34 @@ def test_generalised_gamma_and_beta_keep_their_laws(seed):
     pair = diffusions.beta_pair(jax.random.key(seed + 1), pair, shapes, t)
     ratio = np.asarray(pair[:, 0] / pair.sum(axis=1))
     assert ks_distance(ratio, scipy.stats.beta(0.3, 2.0).cdf) < ks_bound(count, 2)
+
+
+def test_inverse_gamma_has_the_law_of_its_transition(seed):
+    """1/x' is a scaled non-central χ² variable."""
+    a, b, t, x = 2.5, 3.0, 0.2, 0.7
+    found = diffusions.inverse_gamma(jax.random.key(seed), jnp.full(NUM_DRAWS, x), a, t, b)
+    scale = -np.expm1(-b * t) / b
+    law = scipy.stats.ncx2(2 * a, 2 * np.exp(-b * t) / (x * scale))
+    assert ks_distance(2 / (scale * np.asarray(found, np.float64)), law.cdf) < ks_bound(NUM_DRAWS, 1)
+
+
+def test_wright_fisher_has_the_eigenfunctions_of_its_generator(seed):
+    """E P_n(y') = P_n(y) e^(-n(n+θ-1)t/2) for Jacobi polynomials of y, a component or the sum of two."""
+    a, x, time, count = np.array([0.4, 1.0, 0.7]), np.float32([0.2, 0.7, 0.1]), 0.1, 50_000
+    start = jnp.broadcast_to(jnp.asarray(x), (count, 3))
+    found = np.asarray(diffusions.wright_fisher(jax.random.key(seed), start, a, time), np.float64)
+    for members in ([0], [1], [2], [0, 1]):
+        own = a[members].sum()
+        for n in range(1, 5):
+
+            def polynomial(at, n=n, own=own):
+                return scipy.special.eval_jacobi(n, a.sum() - own - 1, own - 1, 2 * at - 1)
+
+            values = polynomial(found[:, members].sum(axis=1))
+            expected = polynomial(x[members].sum(dtype=float)) * np.exp(-n * (n + a.sum() - 1) * time / 2)
+            assert abs(values.mean() - expected) < 5 * values.std() / np.sqrt(count), (members, n)
+    with pytest.raises(ValueError, match=r"at least 0\.002"):
+        diffusions.wright_fisher(jax.random.key(0), start, a, 1e-4)
 
 
 @pytest.mark.rotates(2)

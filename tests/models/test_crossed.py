@@ -13,7 +13,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.models import GLMM
 from scirocco.models.families import FAMILIES
-from scirocco.models.glmm import blocks, crossed, density, shifts
+from scirocco.models.glmm import blocks, crossed, density, deviations, shifts
 from scirocco.models.glmm.density import Factor
 from scirocco.models.glmm.layout import predictor, solve
 
@@ -26,7 +26,7 @@ pytestmark = [
 # -- the moves ---------------------------------------------------------------------------------------------------------
 
 ROWS, COPIES = 40, 2_500
-FACTORS = (Factor(0, 2, True, True), Factor(1, 1, True, True), Factor(2, 1, True, True))
+FACTORS = (Factor(0, 2, True), Factor(1, 1, True), Factor(2, 1, True))
 LEVELS = (6, 4, 3)
 
 
@@ -59,9 +59,9 @@ def small_layout(family):
 
 def from_the_prior(layout, data, rng, copies=COPIES):
     """Global parameters, effects and responses of many copies."""
-    theta = {"coef": 2.5 * rng.normal(size=(copies, 2))}
+    theta = {"coef": density.SCALE * rng.normal(size=(copies, 2))}
     for f in FACTORS:
-        theta[f"sd_{f.number}"] = np.abs(2.5 * rng.normal(size=(copies, f.size)))
+        theta[f"sd_{f.number}"] = np.abs(density.SCALE * rng.normal(size=(copies, f.size)))
     correlation = rng.uniform(-1, 1, copies)
     root = np.zeros((copies, 2, 2))
     root[:, 0, 0], root[:, 1, 0], root[:, 1, 1] = 1, correlation, np.sqrt(1 - correlation**2)
@@ -118,6 +118,13 @@ def together_of(layout, data, start):
     return shifts.measured(layout, data, theta, effects, predictor(layout, data, theta, effects))
 
 
+def references():
+    """Effects at which the likelihood is expanded: it must not matter where."""
+    noise = jax.random.normal(jax.random.key(7), (9,))
+    own = [noise[: f.size, None] * jnp.ones((1, count)) for f, count in zip(FACTORS, LEVELS, strict=True)]
+    return tuple(0.5 * part for part in own)
+
+
 def each_copy(function, *copies):
     """One copy after the other: jaxlib 0.10's batched calls of LAPACK wait for each other for ever on two cores."""
     return jax.jit(lambda copies: jax.lax.map(lambda one: function(*one), copies))(copies)
@@ -152,7 +159,9 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
             0.05 * jnp.eye(size),
             jnp.float32(0.0),
             together,
-            jnp.zeros(3),
+            references(),
+            jnp.ones(3),
+            jnp.zeros(len(blocks.rates(layout))),
         )
         before = statistics(layout, own, theta, effects)
         state = blocks.sweep(layout, own, state, key, jnp.asarray(blocks.TUNED))
@@ -161,9 +170,10 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
 
     keys = jax.random.split(jax.random.key(seed), COPIES)
     change, accepted = each_copy(one, theta, effects, y, keys)
-    accepted = np.asarray(accepted.mean(0))
-    assert accepted[0] > 0.2 and accepted[1] > 0.3, accepted
-    assert accepted[2] > (0.9 if family == "normal" else 0.1), accepted
+    accepted = dict(zip(blocks.rates(layout), np.asarray(accepted.mean(0)), strict=True))
+    least = {"acceptance_rate": 0.2, "joint_acceptance_rate": 0.9 if family == "normal" else 0.1}
+    assert all(accepted[name] > rate for name, rate in least.items()), accepted
+    assert accepted["deviations_acceptance_rate"] > (0.9 if family == "normal" else 0.1), accepted
     assert_unchanged(change)
 
 
@@ -192,6 +202,38 @@ def test_factors_drawn_together_keep_the_joint_distribution(seed):
     keys = jax.random.split(jax.random.key(seed), COPIES)
     change, off = each_copy(one, theta, effects, y, keys)
     assert float(jnp.median(jnp.abs(off))) < 1e-4
+    assert_unchanged(change)
+
+
+@pytest.mark.law
+def test_deviations_drawn_with_effects_keep_the_joint_distribution(seed, monkeypatch):
+    """The same for this move alone, of two factors in turn, with binary responses and small deviations."""
+    monkeypatch.setattr(density, "SCALE", 0.7)
+    layout, data, _ = small_layout("bernoulli")
+    theta, effects, y = from_the_prior(layout, data, np.random.default_rng(seed))
+
+    def one(theta, effects, y, key):
+        own, position, moved = {**data, "y": y}, layout.model.unconstrain(theta), list(effects)
+        eta, chances = predictor(layout, own, theta, effects), []
+        for number, each in enumerate(jax.random.split(key, 2)):
+            position, moved[number], eta, chance = deviations.with_effects(
+                *(layout, own, position, FACTORS[number], moved[number], eta, references()[number], each)
+            )
+            chances.append(chance)
+        after = layout.model.constrain(position)
+        names = ("sd 0", "sd 1", "log sd 0", "log sd 1", "correlation", "fit")
+        names += tuple(f"{word} {k}" for word in ("effect", "spread", "size") for k in range(2))
+        before, found = (
+            {k: v for k, v in statistics(layout, own, *at).items() if k.startswith(names)}
+            for at in ((theta, effects), (after, moved))
+        )
+        off = eta - predictor(layout, own, after, moved)
+        return {k: found[k] - before[k] for k in before}, off, jnp.stack(chances)
+
+    keys = jax.random.split(jax.random.key(seed), COPIES)
+    change, off, chances = each_copy(one, theta, effects, y, keys)
+    assert float(jnp.median(jnp.abs(off))) < 1e-4
+    assert float(chances.mean(0).min()) > 0.15, chances.mean(0)
     assert_unchanged(change)
 
 

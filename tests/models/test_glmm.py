@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.models import GLMM
-from scirocco.models.glmm import problem
+from scirocco.models.glmm import problem, roles
 from scirocco.models.inputs.formulas import Design, parse
 
 pytestmark = [
@@ -110,7 +110,7 @@ def fitted():
     frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problem, "_MOST_ROWS", 0)
+        patch.setattr(roles, "_MOST_ROWS", 0)
         return model.fit(frame, progress=False), frame, effects
 
 
@@ -206,7 +206,8 @@ def test_missing_rows_are_dropped_on_request():
 def test_which_models_are_drawn_in_blocks(monkeypatch, many_rows):
     """Several factors, unless there are many rows and few levels of all factors but one; many effects of a level."""
     if many_rows:
-        monkeypatch.setattr(problem, "_MOST_ROWS", 0)
+        monkeypatch.setattr(roles, "_MOST_ROWS", 0)
+        monkeypatch.setattr(roles, "_CLEARLY", 0.0)
     frame, _ = table()
     frame["many"] = np.arange(len(frame)) % 150
     for formula, expected in (
@@ -219,6 +220,30 @@ def test_which_models_are_drawn_in_blocks(monkeypatch, many_rows):
         found = problem.compose(formula, "normal", frame, None, "error", parse(formula))
         assert found.by_blocks == expected, formula
         assert ("effects_0" in found.start) == (expected or formula.endswith("many)")), formula
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "normal"])
+def test_few_levels_are_parameters_only_if_they_differ(family):
+    """Else the density of effects and deviation has no mode; a column that is constant in levels explains them here."""
+    rng = np.random.default_rng(0)
+    level, x = np.arange(12_000) % 10, rng.normal(size=12_000)
+    between = np.linspace(-1, 1, 10)[level]
+    for formula, size, expected in (
+        ("y ~ x + (1 | g)", 0.7, False),
+        ("y ~ x + (1 | g)", 0.0, True),
+        ("y ~ x + between + (1 | g)", 0.7, True),
+    ):
+        eta = 0.5 * x - 1 + size * between
+        y = {
+            "bernoulli": rng.random(12_000) < 1 / (1 + np.exp(-eta)),
+            "poisson": rng.poisson(np.exp(eta)),
+            "normal": eta + rng.normal(size=12_000),
+        }[family]
+        frame = {"y": y.astype(float), "x": x, "between": between, "g": level}
+        found = problem.compose(formula, family, frame, None, "error", parse(formula))
+        assert found.by_blocks == expected, formula
+        assert isinstance(found.model, sc.Model) and "effects_0" in found.start
 
 
 @pytest.mark.unit

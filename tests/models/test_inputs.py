@@ -274,6 +274,7 @@ def test_categories_that_cannot_be_used_are_named():
         features(coloured(["blue", "brown"], object), "M", levels={})
 
 
+@pytest.mark.rotates(2, "long fits")
 @pytest.mark.compile
 def test_regressions_take_categories_and_remember_them(tmp_path):
     from scirocco.models import LinearRegression

@@ -73,6 +73,7 @@ def test_every_model_has_the_same_names(kind):
         assert callable(getattr(kind, method))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_epochs_are_passes_over_the_rows(models, name):
     run = models[name].run_

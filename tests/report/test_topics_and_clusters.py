@@ -53,6 +53,27 @@ def test_prevalence_over_documents(topics, seed):
     assert [row[1] for row in rows] == [f"{share:.2%}" for share in np.sort(means)[::-1]]
 
 
+def test_representative_documents_and_groups(topics, seed):
+    """Texts are quoted; groups that are numbers as text are in their order; intervals are those of `shares_by`."""
+    words = np.array(["moon", "star", "sea", "wave", "salt", "fish"])
+    rng = np.random.default_rng(seed)
+    texts = [" ".join(rng.choice(words, 20)) + f" <i>{number}" for number in range(30)]
+    years = [str(year) for year in rng.integers(8, 11, 30)]
+    page = Page(report.html(topics, documents=texts, groups=years))
+    assert not page.problems
+    for document, share in topics.representative_documents(texts, 3)[0]:
+        assert f"{share:.0%} of document {document}: {texts[document][:30]}" in page.sections["documents"]
+    by = topics.shares_by(topics._read(texts), np.array(years, int))
+    first = page.rows["by-group"][1:]
+    for group, topic, documents, *ends in first:
+        g, k = by.groups.tolist().index(int(group)), int(topic.split()[1])
+        assert int(documents) == by.num_documents[g]
+        assert ends == [f"{part[g, k]:.2%}" for part in (by.mean, by.low, by.high)]
+    assert [row[0] for row in first[: len(by.groups)]] == [str(group) for group in by.groups]
+    with pytest.raises(InvalidValueError, match="requires `documents`"):
+        report.html(topics, groups=years)
+
+
 def test_an_opened_topic_has_the_traces_of_its_words(topics):
     text = report.html(topics)
     drawn = topics.top_draws(6).draws

@@ -16,8 +16,8 @@ from scirocco import _programs, _tree
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.estimators.precision import full_products, in_precision, products_of
-from scirocco.run import chains, keeping, loop, sinks
+from scirocco.estimators.precision import ShortSums, full_products, in_precision, products_of
+from scirocco.run import chains, keeping, loop, session, sinks
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -62,13 +62,16 @@ CASES = {
 
 INLINE = ("several draws in a group", "several groups in a draw", "groups of chains")
 GROUPINGS = [(case, False) for case in CASES] + [(case, True) for case in INLINE]
+GROUPINGS += [("several draws in a group", "long steps")]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(5)
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
         monkeypatch.setattr(loop, "_AHEAD_WORDS_ACCELERATOR", 8)
+    if inline == "long steps":
+        monkeypatch.setattr(loop, "_LONG_STEP", 1)
     expected = run(helpers.MODEL, **CASES[case])
     as_on_accelerators()
     model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
@@ -118,12 +121,15 @@ def test_windows_by_columns_are_the_same_windows(seed):
     for number in range(8):
         plan = blocks.plan(jax.random.key(seed), jnp.int32(number))
         expected, found = blocks.take(arranged, plan), other.take(columns, plan)
+        assert found.by_columns and not expected.by_columns
+        expected = expected._replace(by_columns=True)
         for a, b in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_array_equal(a, b)
     for a, b in zip(*map(jax.tree.leaves, (arranged, other.rows(columns))), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.unit
 @pytest.mark.parametrize("shapes", [((2, 3), (4,), (3, 5)), ((3,), (1,)), ((7,),)])
 def test_normals_made_one_by_one_are_the_same(seed, shapes, monkeypatch):
@@ -209,6 +215,20 @@ def test_factors_are_rounded_inside_loops_branches_and_functions(seed, monkeypat
     assert np.abs(found - function(lambda v: v, w, x)).max() > 1e-4
 
 
+@pytest.mark.unit
+def test_rows_by_columns_times_a_vector_are_short_sums(seed):
+    """Values are the same; the sum over the rows remains one product."""
+    rng = np.random.default_rng(seed)
+    x, beta = rng.standard_normal((64, 40)).astype(np.float32), rng.standard_normal(40).astype(np.float32)
+    model = sc.Model(lambda beta, row: jax.nn.softplus(row @ beta), lambda beta: 0.0)
+    whole = model.summand
+    divided = ShortSums(whole)
+    np.testing.assert_allclose(divided.total(beta, x), whole.total(beta, x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(divided.each(beta, x), whole.each(beta, x), rtol=1e-4, atol=1e-4)
+    assert str(jax.make_jaxpr(whole.total)(beta, x)).count("dot_general[") == 2
+    assert str(jax.make_jaxpr(divided.total)(beta, x)).count("dot_general[") == 1
+
+
 # -- steps made ahead -----------------------------------------------------------------------------------------
 
 
@@ -221,18 +241,27 @@ def sent(monkeypatch, as_on_accelerators):
 
     def spy(self, states, wanted, made):
         steps.append(wanted)
+        assert len(self._ahead) <= len(self.promised) <= self.most_ahead
         return real(self, states, wanted, made)
 
     monkeypatch.setattr(chains.VectorizedChains, "_sent", spy)
     return steps
 
 
-def test_the_device_makes_the_next_chunk_before_the_host_asks(sent, tmp_path):
+def test_the_device_makes_the_next_chunks_before_the_host_asks(sent, tmp_path, monkeypatch):
+    real, promised = session.Session._promises, []
+
+    def spy(*given):
+        promised.append(real(*given))
+        return promised[-1]
+
+    monkeypatch.setattr(session.Session, "_promises", spy)
     model, _ = helpers.counted_model()
     given = {"thin": 3, "num_samples": 100, "keep_draws": 5, "reducers": {"moments": sc.reducers.Moments()}}
     whole = run(model, **given)
     assert whole.num_draws == 20
     assert [count for _, count, thin in sent if thin == 3] == [36] * 8 + [12]  # none is made twice
+    assert max(map(len, promised)) == 3
     again = run(model, **given | {"keep_draws": True, "reducers": None})
     same(jax.tree.map(lambda leaf: leaf[:, 4::5], again.draws), whole.draws)
     means = jax.tree.map(lambda leaf: leaf.mean(axis=1), again.draws)
@@ -282,6 +311,7 @@ def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
     assert not calls[-1].is_alive()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
     """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""

@@ -65,6 +65,7 @@ def test_every_block_that_reads_data_gets_rows_of_its_own():
     assert np.all(np.asarray(blocks._share(weighted, 1, 2, single).weights) == 2.0)
 
 
+@pytest.mark.rotates(2, "the same chain")
 def test_control_variates_leave_no_noise_where_rows_have_one_hessian():
     """Differences of gradients are then the same for every row: the chain is that of all rows."""
     full, controlled = _run(sc.Full()), _run(sc.ControlVariates(SIZE))

@@ -182,6 +182,7 @@ def test_directions_of_few_parameters(data):
     assert values[-1] / values[0] < 50 < np.linalg.cond(precision(data))
 
 
+@pytest.mark.rotates(2, "the same chain")
 def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkeypatch):
     """600 parameters, 150 of 4,000 rows read: their largest curvatures are several times too large."""
     rng = np.random.default_rng(1)

@@ -43,6 +43,7 @@ def alone():
     return sample(reducers={"moments": sc.reducers.Moments()})
 
 
+@pytest.mark.rotates(3, "chains on workers")
 def test_chains_on_workers_make_the_draws_of_one_process(client, alone):
     run = sample(client=client, reducers={"moments": sc.reducers.Moments()})
     helpers.assert_equal(run.draws, alone.draws)
@@ -54,6 +55,7 @@ def test_chains_on_workers_make_the_draws_of_one_process(client, alone):
     assert isinstance(run.draws["mean"], np.ndarray)
 
 
+@pytest.mark.rotates(3, "chains on workers")
 def test_a_store_of_chains_is_opened_and_gone_on_with(client, alone, tmp_path):
     path = tmp_path / "run"
     run = sample(client=client.scheduler.address, store=path, num_samples=25)
@@ -91,6 +93,7 @@ def test_a_store_of_chains_is_opened_and_gone_on_with(client, alone, tmp_path):
     helpers.assert_equal(np.asarray(sc.load(tmp_path / "copy").draws["scale"]), alone.draws["scale"])
 
 
+@pytest.mark.rotates(3, "chains on workers")
 def test_what_is_in_the_way_is_named_and_overwritten(client, tmp_path):
     path = tmp_path / "run"
     few = {"store": path, "num_samples": 5, "num_chains": 1}
@@ -115,6 +118,7 @@ def test_what_is_in_the_way_is_named_and_overwritten(client, tmp_path):
     assert sorted(os.listdir(path)) == ["chain-000", "chains.json"]
 
 
+@pytest.mark.rotates(3, "chains on workers")
 def test_joined_arrays_are_indexed_as_arrays(client, tmp_path):
     run = sample(client=client, store=tmp_path / "run")
     stored, array = run.draws["mean"], np.asarray(run.draws["mean"])
@@ -157,6 +161,7 @@ def test_a_chain_that_diverges_is_named_and_says_what_to_do(client):
     assert np.isfinite(run.draws).all()
 
 
+@pytest.mark.rotates(3, "chains on workers")
 def test_grids_are_tuned_on_workers(client):
     x = np.random.default_rng(0).normal(size=400).astype(np.float32)
     tuning = sc.analysis.tune(
@@ -190,6 +195,7 @@ def test_what_cannot_be_done_on_workers_is_refused(client, tmp_path):
         CHAINS.read(str(tmp_path))
 
 
+@pytest.mark.rotates(3, "chains on workers")
 def test_ctrl_c_returns_what_all_chains_have_made(client, tmp_path):
     path = tmp_path / "run"
     client.run(sharding.commit_often)

@@ -38,6 +38,7 @@ def test_memory_of_the_compiler_is_returned(monkeypatch):
     assert asked and set(asked) == {0}
 
 
+@pytest.mark.rotates(2, "processes")
 @pytest.mark.skipif(not base._LIMIT.exists(), reason="this system does not limit memory maps")
 def test_compiled_programs_do_not_pile_up(monkeypatch):
     """As with 2,000 models, but with a limit that few of them reach."""

@@ -361,6 +361,7 @@ def test_labels_along_axes_name_the_parameters_of_a_text(run):
     assert run.labelled(text) == text
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(("kind", "axes"), [("traces", 10), ("intervals", 1), ("pairs", 25)])
 def test_plots(run, kind, axes, tmp_path):
     pytest.importorskip("matplotlib")

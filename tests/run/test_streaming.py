@@ -303,6 +303,7 @@ def test_float64_rows_are_cast_where_jax_runs_in_32_bits():
 # -- memory maps -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2, "the same chain")
 def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, monkeypatch):
     for name, array in DATA.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -419,8 +420,8 @@ def test_a_source_that_fails_under_way_passes_its_error_on():
 def test_the_plain_call_chooses_the_batch_size_of_a_stream(tmp_path):
     """As in memory; a stored run is resumed with the chosen size, and is that of an uninterrupted one."""
     rng = np.random.default_rng(5)
-    x = rng.standard_normal((20_000, 3)).astype(np.float32)
-    y = (x @ np.ones(3) + rng.standard_normal(20_000)).astype(np.float32)
+    x = rng.standard_normal((70_000, 3)).astype(np.float32)  # fewer numbers are read whole
+    y = (x @ np.ones(3) + rng.standard_normal(70_000)).astype(np.float32)
     source = sc.data.write(tmp_path / "rows", {"x": x, "y": y})
     model = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2)
     how = {"num_chains": 2, "seed": 3, "progress": False}
@@ -429,4 +430,18 @@ def test_the_plain_call_chooses_the_batch_size_of_a_stream(tmp_path):
     assert size not in (500, 4_000) and f"of {size} rows" in whole.preparation["chosen"]
     sc.sample(model, source, np.zeros(3, np.float32), num_samples=30, store=tmp_path / "run", **how)
     longer = sc.resume(tmp_path / "run", model, source, num_samples=60, progress=False)
+    np.testing.assert_array_equal(longer.draws, whole.draws)
+
+
+@pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
+def test_the_plain_call_reads_a_small_folder_whole(tmp_path):
+    """The run is that of the arrays; a stored one is resumed from the folder, and from the arrays."""
+    rows = {"x": np.random.default_rng(5).standard_normal(30).astype(np.float32)}
+    sc.data.write(tmp_path / "rows", rows, shuffle=False)
+    model, start = sc.Model(lambda mu, row: -0.5 * (row["x"] - mu) ** 2), np.zeros((), np.float32)
+    how = {"num_chains": 1, "seed": 3, "progress": False}
+    whole = sc.sample(model, rows, start, num_samples=12, **how)
+    sc.sample(model, tmp_path / "rows", start, num_samples=5, store=tmp_path / "run", **how)
+    longer = sc.resume(tmp_path / "run", model, tmp_path / "rows", num_samples=12, progress=False)
+    assert "NUTS" in longer.preparation["chosen"]
     np.testing.assert_array_equal(longer.draws, whole.draws)

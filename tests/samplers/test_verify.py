@@ -172,3 +172,25 @@ def test_in_one_dimension_the_drift_is_determined():
         sc.Recipe.from_drift(lambda z: -z * (1 + z**2), lambda z: 1 + z**2, lambda z: -0.5 * z @ z, points)
     with pytest.raises(InvalidTypeError, match="one and two dimensions"):
         sc.Recipe.from_drift(lambda z: -z, 1.0, lambda z: -0.5 * z @ z, [jnp.zeros(3)])
+
+
+def test_any_drift_in_four_dimensions(seed):
+    """-(D + Q)∇H of a correlated normal density keeps it; a drift that is 2 % longer, or another D, does not."""
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.standard_normal((3, 4, 4)) / 2
+    precision, diffusion, curl = a @ a.T + np.eye(4), b @ b.T + np.eye(4), c - c.T
+    points = [jnp.asarray(rng.standard_normal(4)) for _ in range(3)]
+
+    def log_density(z):
+        return -0.5 * z @ precision @ z
+
+    def drift(z):
+        return -(diffusion + curl) @ precision @ z
+
+    found = sc.verify_recipe(drift, points, log_density, diffusion=diffusion)
+    assert found.ok and found.residual < 1e-4
+    wrong = sc.verify_recipe(lambda z: 1.02 * drift(z), points, log_density, diffusion=diffusion)
+    assert not wrong.ok and "leaks" in wrong.problems[0]
+    assert "semidefinite" in sc.verify_recipe(drift, points, log_density, diffusion=-diffusion).problems[0]
+    with pytest.raises(InvalidTypeError, match="which density it should have"):
+        sc.verify_recipe(drift, points)

@@ -149,6 +149,11 @@ ROWS = {
         ("no gradients to keep", "keep_gradients"),
     ),
     "negative step": (lambda: sc.SCIR(-0.1), InvalidValueError, ("`step_size`", "SCIR", "> 0", "-0.1")),
+    "batches in epochs": (
+        lambda: run(sampler=sc.SCIRCV(0.1, corrected=True), estimator=sc.Minibatch(5)),
+        InvalidValueError,
+        ("independent batches", 'sampling="without_replacement"'),
+    ),
     "zero step": (lambda: sc.SCIRCV(0.0), InvalidValueError, ("`step_size`", "SCIRCV", "> 0")),
     "a word for a step": (lambda: sc.SimplexSGRLD("small"), InvalidTypeError, ("SimplexSGRLD", "'small'")),
     "third parametrisation": (lambda: sc.SCIRCV(0.1, parametrization=3), InvalidValueError, ("1 or 2", "3")),

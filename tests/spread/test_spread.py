@@ -39,12 +39,13 @@ def four_devices(request):
     return result.stdout + result.stderr[-3000:]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("what", CHECKS)
 def test_four_devices(what, four_devices):
     assert f"{what} ok\n" in four_devices, four_devices
 
 
+@pytest.mark.rotates(2, "processes")
 def test_two_processes(tmp_path):
     """Two processes (jax.distributed) make the draws of one with two devices, and resume a stored run."""
     with socket.socket() as free:

@@ -59,6 +59,7 @@ def test_a_flipped_bit_is_named(run, is_last):
     assert len(open_stored(run).verify()) == 1
 
 
+@pytest.mark.rotates(2, "checksums")
 def test_every_committed_file_is_verified(run):
     """Flipped, cut, emptied, removed: each is found, in any file but the lock."""
     assert open_stored(run).verify() == []
@@ -153,6 +154,7 @@ def test_the_command(run, capsys):
     assert code == 1 and len(json.loads(out)[0]["problems"]) == 1
 
 
+@pytest.mark.rotates(2, "checksums")
 def test_swapped_files_are_found(run):
     """Any two files of a folder of chunks, and chunks of two variables with the same size."""
     chunks = sorted(path for path in run.rglob("c.*") if path.parent.name not in ("chain", "draw"))

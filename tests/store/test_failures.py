@@ -283,6 +283,7 @@ def _saved(path, count=300, **options):
         truth.go_on(store, count)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("there", [False, True])
 def test_what_is_saved_at_once_is_whole_or_not_there(tmp_path, monkeypatch, seed, there):
     """A full disk at any call: nothing at the path, or the run that was there before; and no leftovers."""

@@ -20,9 +20,9 @@ from scirocco.data.sources import check_memory
 from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
-from scirocco.run.predicting import prepared, values
-from scirocco.run.rowwise import chosen, draws_and_rows
-from scirocco.types import Data, Key, Params, Rows
+from scirocco.run.predicting import HostFunction, Job, prepared, values
+from scirocco.run.rowwise import chosen, draws_and_rows, simulator
+from scirocco.types import Data, Key, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Statistic = Callable[[Array], Any]
@@ -160,10 +160,10 @@ class PredictiveCheck:
 
 def predictive_check(
     run: Any,
-    simulate: Callable[[Params, Any, Key], Any],
+    simulate: Callable[[Params, Any, Key], Any] | None = None,
     data: Data | None = None,
     *,
-    observed: str | Callable[[Rows], Any] = "y",
+    observed: str | Callable[[Rows], Any] | None = None,
     group: str | Callable[[Rows], Any] | None = None,
     statistics: Mapping[str, Statistic] | None = None,
     num_rows: int = _ROWS,
@@ -182,11 +182,14 @@ def predictive_check(
         The run; or draws, leaves (chain, draw, ...): with `sc.analysis.prior_draws(...)` this is a prior predictive
         check.
     simulate
-        `simulate(params, row, key) -> outcome`: one number for one row, drawn from the likelihood.
+        `simulate(params, row, key) -> outcome`: one number for one row, drawn from the likelihood, or a dict of
+        numbers by name. By default as the model of the run draws them: models of PyMC and NumPyro, and those with
+        `simulate` of `sc.Model`.
     data
         Rows with outcomes; by default those of the run. For a fitted regression pass them in your units.
     observed
-        The column of the outcomes, or a function of several rows that returns one number each.
+        The column of the outcomes, or a function of several rows that returns one number each; by default `y`. If
+        there are several outcomes by name, the one to check.
     group
         A column, or a function of several rows, with group labels: means are compared by group.
     statistics
@@ -213,7 +216,8 @@ def predictive_check(
     >>> check.ok, check.flagged[0].name in ("sd", "smallest", "largest", "5 %", "95 %")
     (False, True)
     """
-    if not callable(simulate) or not asks_for_key(simulate):
+    simulate = simulator(run, simulate, "predictive_check")
+    if not isinstance(simulate, HostFunction) and not (callable(simulate) and asks_for_key(simulate)):
         raise InvalidTypeError(
             "`simulate` must be a function (params, row, key) that draws the outcome of one row."
         )
@@ -226,9 +230,12 @@ def predictive_check(
         numbers = np.sort(rng.choice(source.num_rows, most, replace=False))
     rows = source.take(numbers)
     few = chosen(draws, num_draws)
-    seen = _column(rows, observed, "observed")
     check_memory(8 * len(numbers) * few.count, "the simulated outcomes", "Use fewer rows or draws.")
-    made = _simulated(simulate, few.params, rows, few.count, seed)
+    own = ArraySource(jax.tree.map(np.asarray, rows))
+    job = prepared(simulate, few.params, own)
+    name = _outcome(job.out, observed)
+    seen = _column(*_seen(run, rows, observed, name), "observed")
+    made = _simulated(job, name, few.params, own, few.count, seed)
     kind = _kind(seen, made)
     chosen_statistics = {
         **{"continuous": CONTINUOUS, "counts": COUNTS, "binary": BINARY}[kind],
@@ -288,16 +295,45 @@ def _labels(rows: Rows, group: str | Callable[[Rows], Any]) -> Array:
     return _column(rows, group, "group")
 
 
-def _simulated(simulate: Callable[..., Any], params: Params, rows: Rows, count: int, seed: int) -> Array:
-    """(draw, row)."""
-    source = ArraySource(jax.tree.map(np.asarray, rows))
-    job = prepared(simulate, params, source)
-    if not _tree.is_array(job.out) or job.out.shape != ():
+def _outcome(out: PyTree, observed: str | Callable[[Rows], Any] | None) -> str | None:
+    """The name of the outcome among those that are simulated; None if it has none."""
+    if not isinstance(out, Mapping):
+        return None
+    name = observed if isinstance(observed, str) and observed in out else None
+    if name is None and len(out) > 1:
         raise InvalidValueError(
-            f"`simulate` must return one number for one row, got {describe(job.out)}. Check one outcome at a time."
+            f"several outcomes are simulated: {sorted(out)}. Check one at a time, e.g. observed={sorted(out)[0]!r}."
+        )
+    return next(iter(out)) if name is None else name
+
+
+def _seen(
+    run: Any, rows: Rows, observed: str | Callable[[Rows], Any] | None, name: str | None
+) -> tuple[Rows, str | Callable[[Rows], Any]]:
+    """The rows, and where in them the outcome is."""
+    model = run.known_model(None) if hasattr(run, "known_model") else None
+    known = getattr(model, "observed", None)
+    if observed is None or observed == name:
+        if known is None:
+            return rows, "y" if name is None else name
+        found = known(rows)
+        return {"y": found if name is None else found[name]}, "y"
+    return rows, observed
+
+
+def _simulated(
+    job: Job, name: str | None, params: Params, source: ArraySource, count: int, seed: int
+) -> Array:
+    """(draw, row)."""
+    out = job.out if name is None else job.out[name]
+    if not _tree.is_array(out) or out.shape != ():
+        raise InvalidValueError(
+            f"`simulate` must return one number for one row, got {describe(out)}. Check one outcome at a time: pass "
+            "simulate, and observed, for it."
         )
     made = np.empty((count, source.num_rows))
-    for first, stop, part in values(job, params, source, jax.random.key(seed)):
+    for first, stop, found in values(job, params, source, jax.random.key(seed)):
+        part = found if name is None else found[name]
         made[:, first:stop] = np.asarray(part)[: stop - first].T
     if not np.isfinite(made).all():
         row = int(np.argmax(~np.isfinite(made).all(axis=0)))

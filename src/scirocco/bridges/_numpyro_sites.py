@@ -48,26 +48,39 @@ class Reader:
         return self.args + (tuple(rows) if isinstance(rows, (tuple, list)) else (rows,)), self.kwargs
 
     def whole(
-        self, value_of: Callable[[Any], Any] = lambda site: None, key: Key | None = None
+        self,
+        value_of: Callable[[Any], Any] = lambda site: None,
+        key: Key | None = None,
+        handler: Callable[..., Any] = lambda model: model,
     ) -> Callable[..., Any]:
         """The model with every plate at full size (no subsampling, hence no scale) and latents from `value_of`."""
 
         def substitute(site: Site) -> Any:
             return jnp.arange(site["args"][0]) if site["type"] == "plate" else value_of(site)
 
-        seeded = self.handlers.seed(self.model, self.seed if key is None else key)
+        seeded = self.handlers.seed(handler(self.model), self.seed if key is None else key)
         return self.handlers.substitute(seeded, substitute_fn=substitute)
 
-    def trace(self, rows: Rows, value_of: Callable[[Any], Any], key: Key | None = None) -> Trace:
+    def trace(
+        self,
+        rows: Rows,
+        value_of: Callable[[Any], Any],
+        key: Key | None = None,
+        handler: Callable[..., Any] = lambda model: model,
+    ) -> Trace:
         """All sites of the model, run on these rows."""
         args, kwargs = self.arguments(rows)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "subsample_size does not match")
-            return self.handlers.trace(self.whole(value_of, key)).get_trace(*args, **kwargs)
+            return self.handlers.trace(self.whole(value_of, key, handler)).get_trace(*args, **kwargs)
 
     def trace_at(self, rows: Rows, params: Params) -> Trace:
         """All sites of the model, with given values of the latent sites."""
-        return self.trace(rows, lambda site: params.get(site["name"]) if site["type"] == "sample" else None)
+        return self.trace(rows, self._given(params))
+
+    @staticmethod
+    def _given(params: Params) -> Callable[[Site], Any]:
+        return lambda site: params.get(site["name"]) if site["type"] == "sample" else None
 
     def with_locals(self, params: Params, local: Params) -> Params:
         """The values of all latent sites for some rows; `local` has leaves (row, ...)."""
@@ -97,6 +110,27 @@ class Reader:
             for name, site in trace.items()
             if site["type"] == "deterministic"
         }
+
+    def simulate(self, params: Params, row: Rows, key: Key) -> dict[str, Array]:
+        """New values of the observed sites of a row, by name; latent sites of the row are drawn, too."""
+        rows = jax.tree.map(lambda leaf: leaf[None], row)
+        found = {}
+        for site in sample_sites(self.trace(rows, self._given(params), key, self.handlers.uncondition)):
+            frame = frame_of(site, self.plates)
+            if frame is not None and site["infer"].get("was_observed", False):
+                value = jnp.asarray(site["value"])
+                found[site["name"]] = jnp.take(value, 0, frame.dim - site["fn"].event_dim)
+        return found
+
+    def observed(self, rows: Rows) -> dict[str, Array]:
+        """The values of these sites that were observed, (row, ...)."""
+        found = {}
+        for site in sample_sites(self.trace(rows, lambda site: None)):
+            frame = frame_of(site, self.plates)
+            if frame is not None and site["is_observed"]:
+                value = jnp.broadcast_to(site["value"], site["fn"].shape())
+                found[site["name"]] = jnp.moveaxis(value, frame.dim - site["fn"].event_dim, 0)
+        return found
 
     def joint(self, params: Params, rows: Rows) -> Array:
         """NumPyro's own log density of everything."""

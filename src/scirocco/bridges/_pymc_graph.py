@@ -139,7 +139,7 @@ def split(
     values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
 ) -> tuple[Graph, dict[str, np.ndarray]]:
     """The terms of rows without their data, and the data, with the rows along the first axis."""
-    folded = _fold(list(terms.values()))
+    folded = fold(list(terms.values()))
     leaves, data = find_leaves(folded, num_rows)
     return _emptied(values, dict(zip(terms, folded, strict=True)), leaves, data, num_rows, None), data
 
@@ -155,7 +155,7 @@ def split_groups(
 
     `index` has the numbers of the rows' groups, as they are used in the terms.
     """
-    folded = _fold(list(terms.values()))
+    folded = fold(list(terms.values()))
     leaves, data = find_leaves(folded, num_rows)
     codes = np.arange(num_rows) if index is None else index
     if index is not None:
@@ -179,11 +179,17 @@ def _emptied(
     num_rows: int,
     grouping: Grouping | None,
 ) -> Graph:
-    empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
-    placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
-    rows = dict(zip(terms, copy(list(terms.values()), placed), strict=True))
+    outputs, empty = empty_leaves(list(terms.values()), leaves)
+    rows = dict(zip(terms, outputs, strict=True))
     columns = {name: (str(array.dtype), array.shape[1:]) for name, array in data.items()}
     return Graph(values, rows, empty, columns, num_rows, grouping)
+
+
+def empty_leaves(outputs: Sequence[Variable], leaves: Sequence[Leaf]) -> tuple[list[Variable], list[Leaf]]:
+    """The graph with free inputs in place of its data."""
+    empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
+    placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
+    return copy(outputs, placed), empty
 
 
 def all_rows(
@@ -265,7 +271,7 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
 
 
-def _fold(outputs: Sequence[Variable]) -> list[Variable]:
+def fold(outputs: Sequence[Variable]) -> list[Variable]:
     """The graph with everything that depends on data alone evaluated, except what acts on each row by itself.
 
     After that, means and scales of columns that are computed in the model are constants.

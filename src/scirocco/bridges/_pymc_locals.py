@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.bridges._common import ConvertedModel, Local, check_size, close
+from scirocco.bridges._pymc_forward import Groups, find_forward
 from scirocco.bridges._pymc_graph import (
     UNNAMED,
     Function,
@@ -174,10 +175,12 @@ def convert(
     original = all_rows(values, everything, num_rows)
     kept = _check(group, grouping, (data, codes), original, plain, position, axes, seed)
     name, labels = _labels(model, grouping, data)
+    rest = {key: each for key, each in values.items() if key not in grouping.axes}
+    groups = None if index is None else Groups(name, labels, index)
+    forward = find_forward(model, rest, terms, data, num_rows, groups)
     data |= {name: labels[codes]}
     if has_data:
         data[_SHARE] = (1.0 / np.bincount(codes))[codes]
-    rest = {key: each for key, each in values.items() if key not in grouping.axes}
     prior = whole(rest, others)
     derived = {
         key: each
@@ -203,8 +206,10 @@ def convert(
         local_transforms={key: each.transform for key, each in group.locals.items()},
         derived=whole(rest, derived) if derived else None,
         local_derived=local_derived if kept else None,
-        dims={key: each for key, each in plain.dims.items() if key in rest or key in derived},
+        dims={key: each for key, each in plain.dims.items() if key not in grouping.axes and key not in own},
         coords=plain.coords,
+        simulate=forward,
+        observed=None if forward is None else forward.observed,
     )
     return ConvertedModel(made, data, {key: params[key] for key in rest})
 

@@ -42,9 +42,21 @@ def evaluate(variable: Variable) -> Any:
     return variable.eval(mode=mode)
 
 
+def compiled(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
+    """A graph as a function of NumPy's arrays and generators, without a compiler."""
+    pytensor = require("pytensor", PURPOSE)
+    mode = require("pytensor.compile.mode", PURPOSE).Mode(linker="py", optimizer=None)
+    return pytensor.function(list(inputs), list(outputs), mode=mode, on_unused_input="ignore")
+
+
 def is_indexing(node: Any) -> bool:
     """Whether entries are taken by arrays of numbers."""
     return type(node.op).__name__.startswith("AdvancedSubtensor")
+
+
+def is_random(node: Any) -> bool:
+    """Whether the node draws from a distribution; its inputs are a generator, the shape and the parameters."""
+    return isinstance(node.op, require("pytensor.tensor.random.op", PURPOSE).RandomVariable)
 
 
 def is_check(node: Any) -> bool:
@@ -72,6 +84,8 @@ def copy(
         first = _LENGTHS_FROM.get(type(node.op).__name__)
         if lengths is not None and first is not None:
             inputs[first:] = [_with_length(each, lengths) for each in inputs[first:]]
+        elif lengths is not None and is_random(node):
+            inputs[1] = _with_length(inputs[1], lengths)
         if is_check(node):
             memo[node.outputs[0]] = inputs[0]
         elif is_indexing(node) and index.intersection(node.inputs[1:]):

@@ -24,7 +24,7 @@ from scirocco.data import ArraySource, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import HierarchicalModel, Model
 from scirocco.transforms import Transform
-from scirocco.types import Array, Data, Params, Rows
+from scirocco.types import Array, Data, Key, Params, Rows
 
 _PROBE_ROWS = 8
 _ROWS = "rows"
@@ -64,7 +64,8 @@ def from_numpyro(
     ConvertedModel
         `(model, data, params)`: the names of the latent sites are the names of the parameters, in the model's own
         units; constrained ones are transformed for the samplers. Deterministic sites that do not depend on the rows,
-        such as those that `numpyro.handlers.reparam` replaced, are computed after the run: `run.derived()`. With latent
+        such as those that `numpyro.handlers.reparam` replaced, are computed after the run: `run.derived()`. For
+        `sc.analysis.predictive_check(run)` and `run.predict()` the model itself draws new observations. With latent
         sites in the plate over the data, the model is a `sc.HierarchicalModel` whose groups are the rows, and `data`
         has their numbers as a column with the name of the plate. `run.locals([3, 7])` draws the sites of two rows.
 
@@ -127,8 +128,17 @@ def _as_model(
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
     constrained = any(transform is not None for transform in supports.values())
     transforms, derived = supports if constrained else None, find_derived(reader, source, params)
+    simulate, observed = _outcomes(reader, source, params)
     if not reader.locals:
-        return Model(log_likelihood, log_prior, vectorized=True, transforms=transforms, derived=derived)
+        return Model(
+            log_likelihood,
+            log_prior,
+            vectorized=True,
+            transforms=transforms,
+            derived=derived,
+            simulate=simulate,
+            observed=observed,
+        )
 
     def of_one(params: Params, local: Params, row: Rows) -> Array:
         """Of the row and its latent sites, whose prior may depend on the row."""
@@ -146,7 +156,33 @@ def _as_model(
         transforms=transforms,
         local_transforms={name: each.transform for name, each in reader.locals.items()},
         derived=derived,
+        simulate=simulate,
+        observed=observed,
     )
+
+
+def _outcomes(
+    reader: Reader, source: ArraySource, params: Params
+) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
+    """How new values of the observed sites are drawn, and those of rows; nothing if one of them is a plain factor."""
+
+    def own(rows: Rows) -> Rows:
+        if not reader.locals:
+            return rows
+        if not isinstance(source.arrays, dict):
+            return rows[_ROWS]
+        return {name: each for name, each in rows.items() if name != _numbers_of(reader)}
+
+    def simulate(params: Params, row: Rows, key: Key) -> dict[str, Array]:
+        return reader.simulate(params, own(row), key)
+
+    def observed(rows: Rows) -> dict[str, Array]:
+        return reader.observed(own(rows))
+
+    first = jax.tree.map(lambda leaf: leaf[0], source.read(0, 1))
+    shapes = jax.eval_shape(reader.simulate, params, first, jax.eval_shape(jax.random.key, 0))
+    is_factor = any(0 in each.shape for each in shapes.values())
+    return (None, None) if is_factor or not shapes else (simulate, observed)
 
 
 def _numbers_of(reader: Reader) -> str:

@@ -18,6 +18,7 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.bridges import _pymc_locals as _locals
 from scirocco.bridges._common import ConvertedModel, close
+from scirocco.bridges._pymc_forward import Forward, find_forward
 from scirocco.bridges._pymc_graph import Function, Graph, Terms, all_rows, find_leaves, split, whole
 from scirocco.bridges._pymc_transforms import find_transform
 from scirocco.bridges._pymc_walk import PURPOSE, Variable, copy, data_of, evaluate, toposort
@@ -51,7 +52,8 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
         `(model, data, params)`. The names of the free variables are the names of the parameters, in PyMC's units, and
         start at PyMC's initial point; the samplers move where PyMC's transforms put them. Deterministic variables that
         do not depend on the rows are computed after the run, for `run.summary()` and `run.to_arviz()`, which has the
-        dims and coords of the model, too.
+        dims and coords of the model, too. PyMC draws new observations for `sc.analysis.predictive_check(run)` and
+        `run.predict()`.
 
     Raises
     ------
@@ -83,7 +85,9 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
     initial = model.initial_point()
     position = {name: jnp.asarray(initial[value], float) for name, value in start.items()}
     deterministic = _deterministic(model, values)
-    converted = _as_model(model, graph, terms.whole, deterministic)
+    converted = _as_model(
+        model, graph, terms.whole, deterministic, find_forward(model, values, terms, data, num_rows)
+    )
     params = converted.constrain(position)
     grouping = _locals.find_grouping(graph, data, params, max_groups)
     if grouping is None:
@@ -112,7 +116,11 @@ def _pymc_model(pymc: Any, model: Any) -> Any:
 
 
 def _as_model(
-    model: Any, graph: Graph, others: Mapping[str, Variable], deterministic: Mapping[str, Variable]
+    model: Any,
+    graph: Graph,
+    others: Mapping[str, Variable],
+    deterministic: Mapping[str, Variable],
+    forward: Forward | None,
 ) -> Model:
     transforms = {rv.name: find_transform(model, rv, graph.values) for rv in model.free_RVs}
     prior = whole(graph.values, others)
@@ -136,6 +144,8 @@ def _as_model(
         derived=whole(graph.values, derived) if derived else None,
         dims=model.named_vars_to_dims,
         coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
+        simulate=forward,
+        observed=None if forward is None else forward.observed,
     )
 
 

@@ -21,6 +21,7 @@ from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
 from scirocco.cli.hmm import hmm_app
 from scirocco.cli.inspect import diagnose, report, runs, verify, watch
+from scirocco.cli.network import network_app
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
 from scirocco.cli.topics import topics_app
@@ -62,6 +63,7 @@ app.command()(report)
 app.add_typer(topics_app, name="topics")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(hmm_app, name="hmm")
+app.add_typer(network_app, name="network")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
 app.command()(bench)

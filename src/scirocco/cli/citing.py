@@ -107,6 +107,8 @@ _TABLE = {
         "NegativeBinomialRegression": ("Bayesian negative binomial regression", "scirocco"),
         "PoissonRegression": ("Bayesian Poisson regression", "scirocco"),
         "SoftmaxRegression": ("Bayesian regression for classes", "baker2019"),
+        "MixedMembership": ("a mixed-membership model of a network", "airoldi2008 ball2011"),
+        "StochasticBlockModel": ("a stochastic block model", "holland1983 karrer2011 baker2018"),
         "StudentRegression": ("Bayesian robust regression", "scirocco"),
         "horseshoe": ("the horseshoe prior", "carvalho2010"),
     },

@@ -97,6 +97,7 @@ def cluster_show(
     Example: scirocco cluster show flowers-run --json
     """
     opened = clusters_tables.open_mixture(run, vocabulary)
+    interval = opened.model._level(interval)
     found = clusters_tables.profiles(opened, words, interval)
     if as_json:
         print_json(clusters_tables.as_json(run, opened, found, interval))
@@ -192,11 +193,12 @@ def _fit(
         say(_common.how_to_resume(out), file=sys.stderr if as_json else sys.stdout)
         raise typer.Exit(INTERRUPTED)
     opened = clusters_tables.open_mixture(out, None)
-    found = clusters_tables.profiles(opened)
+    interval = opened.model._level(0.9)
+    found = clusters_tables.profiles(opened, interval=interval)
     if as_json:
-        print_json(clusters_tables.as_json(out, opened, found, 0.9))
+        print_json(clusters_tables.as_json(out, opened, found, interval))
         return
-    clusters_tables.print_clusters(opened, found[:20], len(found), 0.9)
+    clusters_tables.print_clusters(opened, found[:20], len(found), interval)
     say(f"All clusters: scirocco cluster show {out} --clusters {len(found)}")
 
 

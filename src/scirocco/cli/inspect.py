@@ -204,9 +204,22 @@ def report(
         typer.Option(
             "--documents",
             metavar="CORPUS",
-            help="For topics: documents in which to measure their prevalence.",
+            help="For topics: documents in which to measure their prevalence; texts are quoted.",
         ),
     ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option("--column", metavar="NAME", help="The column of --documents that has the texts."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by", metavar="NAME", help="A column of --documents (date, source): shares of topics by it."
+        ),
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", metavar="NAME", help="Encoding of --documents.")
+    ] = "utf-8",
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -217,6 +230,7 @@ def report(
     import webbrowser
 
     from scirocco.cli.clusters_tables import kept_names
+    from scirocco.models.lda.texts import table_column
     from scirocco.report import write
     from scirocco.run import load
     from scirocco.store import open_stored
@@ -230,8 +244,11 @@ def report(
         open_stored(path)  # reports a damaged run before any work is done
     full = None if config is None else _diagnosis(load(path), config, None, None)
     names = None if _of_chains(path) else kept_names(path)
-    corpus = None if documents is None else _corpus(path, documents)
-    written = Path(write(path, where, documents=corpus, names=names, diagnosis=full)).resolve()
+    if documents is None and (column is not None or by is not None):
+        raise InvalidValueError("--column and --by require --documents.")
+    corpus = None if documents is None else _documents(path, documents, column, encoding)
+    groups = None if by is None or documents is None else table_column(documents, by, encoding)
+    written = write(path, where, documents=corpus, groups=groups, names=names, diagnosis=full).resolve()
     if as_json:
         print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
     else:
@@ -242,10 +259,12 @@ def report(
         say(f"open it with: python -m webbrowser -t {written.as_uri()}")
 
 
-def _corpus(path: Path, documents: Path) -> Corpus:
-    """Documents, read with the vocabulary of a topic model's run."""
+def _documents(path: Path, documents: Path, column: str | None, encoding: str) -> Corpus | list[str]:
+    """Texts, or counts read with the vocabulary of a topic model's run."""
     from scirocco.models.lda.summary import open_run
-    from scirocco.models.lda.texts import open_corpus
+    from scirocco.models.lda.texts import as_texts, open_corpus
 
-    model = open_run(path).model
-    return open_corpus(documents, model._known(), tokeniser=model._split_by()).corpus
+    found = as_texts(documents, column, encoding)
+    if found is not None:
+        return list(found.read())
+    return open_corpus(documents, open_run(path).model._known()).corpus

@@ -98,7 +98,7 @@ def topics_fit_command(
     epochs: Annotated[
         float | None,
         typer.Option(
-            "--epochs", help="Length of the run in passes (default: 20 to 200, enough for 50 million tokens)."
+            "--epochs", help="Length of the run in passes (default: 20 to 400, about 150 million tokens)."
         ),
     ] = None,
     steps: Annotated[int | None, _common.STEPS] = None,

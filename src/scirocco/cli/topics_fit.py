@@ -148,7 +148,7 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     size = (
         f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
     )
-    for note in (size + kept_back, *corpus.notes, model._plan(fitted, **request.length._asdict())):
+    for note in (size + kept_back, *corpus.notes):
         request.say(note)
     status = _sample(request, model, fitted, held, folder)
     opened = open_run(folder)

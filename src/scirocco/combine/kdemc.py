@@ -10,7 +10,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.combine import assumptions
-from scirocco.combine.assumptions import effective_of, moments, moments_of
+from scirocco.combine.assumptions import Moments, effective_of, moments, moments_of, product
 from scirocco.combine.draws import Combined, Finding, Shards, conclude, read_shards
 from scirocco.combine.shards import Subposteriors
 from scirocco.errors import InvalidTypeError
@@ -40,6 +40,7 @@ def kdemc(
     bandwidth: float | None = None,
     anneal: bool = True,
     moves: str = "gibbs",
+    semiparametric: bool = False,
     num_chains: int = 100,
     num_burnin: int | None = None,
     seed: int = 0,
@@ -64,6 +65,12 @@ def kdemc(
     ∝ exp(-(1 - 1/S)|θ_{s,i} - c|² / (2h²)). "independent" is the paper's move: a draw proposed at random, accepted
     with min(1, w_t'/w_t). Same target; the second is much cheaper and nearly always rejected where h is small.
 
+    Semiparametric estimates (section 3.3 of the paper) are a normal density times a kernel estimate of what is left,
+    p̂_s(θ) = N(θ|μ_s, Σ_s) (1/M_s) Σ_i N(θ|θ_{s,i}, h²I) / N(θ_{s,i}|μ_s, Σ_s). Their product is a mixture, too, with
+    weights w_t N(θ̄_t | μ, Σ + h²I/S) / Π_s N(θ_{s,t_s}|μ_s, Σ_s), where N(μ, Σ) ∝ Π_s N(μ_s, Σ_s), and with components
+    that are drawn towards μ. For normal subposteriors the kernels add no variance; otherwise the result lies between
+    the product of kernel estimates and `gaussian_product`.
+
     Distances are measured in coordinates in which the mean covariance of the subposteriors is I. In the paper h falls
     like i^(-1/(4+d)) forever, so that every draw has another target; here it falls from 1 during the burn-in and stays.
 
@@ -80,6 +87,9 @@ def kdemc(
         Begin with wide kernels, which lets chains find where the subposteriors overlap; else h is fixed from the start.
     moves
         "gibbs" or "independent".
+    semiparametric
+        Normal densities corrected by kernels, in place of kernels alone: better where subposteriors are nearly normal,
+        and in more than a few dimensions.
     num_chains
         Chains that go side by side; each gives num_draws / num_chains draws.
     num_burnin
@@ -120,6 +130,8 @@ def kdemc(
     burnin = (
         _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
     )
+    if not isinstance(semiparametric, bool):
+        raise InvalidTypeError(f"`semiparametric` must be True or False, got {semiparametric!r}.")
     if bandwidth is not None:
         _checks.positive(bandwidth, "bandwidth")
     shards = read_shards(subposteriors, model)
@@ -127,12 +139,23 @@ def kdemc(
     points, centre, root = _whitened(shards)
     effective, d = effective_of(shards), shards.dimension
     h = (4.0 / ((d + 2.0) * effective.min())) ** (1.0 / (d + 4.0)) if bandwidth is None else float(bandwidth)
+    normals = _Normals.of(points, shards.names, h) if semiparametric else None
     walk = sample_components(
-        points, _bandwidths(h, burnin, anneal), h, number, num_chains=num_chains, moves=moves, rng=rng
+        points,
+        _bandwidths(h, burnin, anneal),
+        h,
+        number,
+        num_chains=num_chains,
+        moves=moves,
+        rng=rng,
+        normals=normals,
     )
     found = np.mean([part[walk.indices[:, s]] for s, part in enumerate(points)], axis=0)
-    found += h / math.sqrt(len(points)) * rng.normal(size=found.shape)
-    findings = [assumptions.kde_dimension(shards, effective), _mixing(walk, h, moves)]
+    noise = h / math.sqrt(len(points)) * rng.normal(size=found.shape)
+    found = found + noise if normals is None else normals.drawn(found, noise)
+    findings = [_mixing(walk, h, moves)]
+    if not semiparametric:
+        findings.insert(0, assumptions.kde_dimension(shards, effective))
     if len(points) > 1:
         parts = moments_of(shards, diagonal=shards.shortest <= d)
         findings.append(assumptions.overlap(shards, parts, effective))
@@ -180,6 +203,42 @@ def _mixing(walk: Walk, h: float, moves: str) -> Finding:
 # -- a walk over the components of a product of mixtures: one draw of every subposterior at a time -----------
 
 
+class _Normals(NamedTuple):
+    """The normal parts of semiparametric estimates."""
+
+    parts: list[Moments]
+    mean: Array
+    """The mean of the product of the normal densities."""
+    spread: Array
+    """(Σ + h²I/S)⁻¹."""
+    shrink: Array
+    """Σ (Σ + h²I/S)⁻¹: how far components keep to the mean of their points."""
+
+    @classmethod
+    def of(cls, points: list[Array], names: list[str], h: float) -> _Normals:
+        parts = [moments(part, names, f"subposterior {s}") for s, part in enumerate(points)]
+        mean, covariance = product(parts)
+        narrow = h**2 / len(points) * np.eye(len(mean))
+        spread = np.linalg.inv(covariance + narrow)
+        return cls(parts, mean, spread, covariance @ spread)
+
+    def fixed(self, s: int, points: Array) -> Array:
+        """The part of a log weight that depends on the point x of subposterior s alone."""
+        own = points - self.parts[s].mean
+        of_normal = 0.5 * np.einsum("ij,jk,ik->i", own, self.parts[s].precision, own)
+        return of_normal - 0.5 * np.einsum("ij,jk,ik->i", points, self.spread, points) / len(self.parts) ** 2
+
+    def slopes(self, others: Array) -> Array:
+        """The vectors b with which x contributes b·x, for chains whose other points have the means `others`."""
+        rest = (1.0 - 1.0 / len(self.parts)) * others
+        return np.asarray((self.mean - rest) @ self.spread / len(self.parts))
+
+    def drawn(self, centres: Array, noise: Array) -> Array:
+        """Draws of the components at `centres`, from noise of the variance h²/S."""
+        root = np.linalg.cholesky((self.shrink + self.shrink.T) / 2)
+        return np.asarray(self.mean + (centres - self.mean) @ self.shrink.T + noise @ root.T)
+
+
 class Walk(NamedTuple):
     """Which components were visited."""
 
@@ -199,6 +258,7 @@ def sample_components(
     num_chains: int,
     moves: str,
     rng: np.random.Generator,
+    normals: _Normals | None = None,
 ) -> Walk:
     """Indices t with probabilities ∝ w_t: a sweep at each bandwidth in `burnin`, then sweeps at h, which are kept."""
     num_chains = min(num_chains, num_draws)
@@ -207,10 +267,13 @@ def sample_components(
     share = 1.0 - 1.0 / len(points)
     movers: list[_Gibbs] | list[_Independent]
     if moves == "gibbs":
-        single = max(_squares(part).max() for part in points) < _SINGLE * h**2
-        movers = [_Gibbs(part, share, np.float32 if single else np.float64) for part in points]
+        single = normals is None and max(_squares(part).max() for part in points) < _SINGLE * h**2
+        movers = [
+            _Gibbs(part, share, np.float32 if single else np.float64, normals, s)
+            for s, part in enumerate(points)
+        ]
     else:
-        movers = [_Independent(part, share) for part in points]
+        movers = [_Independent(part, share, normals, s) for s, part in enumerate(points)]
     kept, changed = [], 0
     for sweep, width in enumerate([*burnin, *[h] * num_sweeps]):
         total = np.sum([part[indices[:, s]] for s, part in enumerate(points)], axis=0)
@@ -231,14 +294,19 @@ def sample_components(
 class _Independent:
     """A draw of one subposterior at random, accepted with min(1, w_t'/w_t)."""
 
-    def __init__(self, part: Array, share: float):
-        self._part, self._share = part, share
+    def __init__(self, part: Array, share: float, normals: _Normals | None = None, s: int = 0):
+        self._part, self._share, self._normals = part, share, normals
+        self._fixed = np.zeros(len(part)) if normals is None else normals.fixed(s, part)
 
     def __call__(self, now: Array, others: Array, h: float, rng: np.random.Generator) -> Array:
         """New indices for chains whose other points have the means `others`."""
         new = rng.integers(len(self._part), size=len(now))
         gain = _squares(self._part[now] - others) - _squares(self._part[new] - others)
-        accepted = rng.standard_exponential(len(now)) >= -0.5 * self._share / h**2 * gain
+        log_ratio = 0.5 * self._share / h**2 * gain
+        if self._normals is not None:
+            step = np.einsum("ij,ij->i", self._part[new] - self._part[now], self._normals.slopes(others))
+            log_ratio = log_ratio + self._fixed[new] - self._fixed[now] + step
+        accepted = rng.standard_exponential(len(now)) >= -log_ratio
         return np.where(accepted, new, now)
 
 
@@ -248,9 +316,19 @@ class _Gibbs:
     One matrix product gives -|x - c|²/2 = (c, 1, -|c|²/2)·(x, -|x|²/2, 1) for all chains and draws.
     """
 
-    def __init__(self, part: Array, share: float, kind: type[np.floating[Any]]):
-        self._size, self._share, self._kind = len(part), share, kind
-        columns = np.concatenate([part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1))], axis=1)
+    def __init__(
+        self,
+        part: Array,
+        share: float,
+        kind: type[np.floating[Any]],
+        normals: _Normals | None = None,
+        s: int = 0,
+    ):
+        self._size, self._share, self._kind, self._normals = len(part), share, kind, normals
+        more = [] if normals is None else [part, normals.fixed(s, part)[:, None]]
+        columns = np.concatenate(
+            [part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1)), *more], axis=1
+        )
         width = min(_STRETCH, len(part))
         extra = np.zeros((-len(part) % width, columns.shape[1]))  # to whole stretches
         self._columns = np.ascontiguousarray(np.concatenate([columns, extra]).T, kind)
@@ -259,7 +337,10 @@ class _Gibbs:
     def __call__(self, now: Array, others: Array, h: float, rng: np.random.Generator) -> Array:
         """New indices for chains whose other points have the means `others`."""
         rows = np.concatenate([others, np.ones((len(now), 1)), -0.5 * _squares(others)[:, None]], axis=1)
-        rows = (rows * (self._share / h**2)).astype(self._kind)
+        rows = rows * (self._share / h**2)
+        if self._normals is not None:
+            rows = np.concatenate([rows, self._normals.slopes(others), np.ones((len(now), 1))], axis=1)
+        rows = rows.astype(self._kind)
         uniforms = rng.random(len(now))
         size = max(1, _BLOCK // self._columns.shape[1])
         blocks = [slice(first, first + size) for first in range(0, len(now), size)]

@@ -52,6 +52,8 @@ class Batch(NamedTuple):
     correction: float
     """Finite-population factor of the covariance of the weighted sum."""
     num_rows: int
+    by_columns: bool = False
+    """Whether the numbers of short rows are read by columns, from memory that no other chain reads."""
 
 
 class Batching(abc.ABC):
@@ -198,7 +200,10 @@ class BlocksByColumns(Blocks):
                 return jnp.moveaxis(window, -1, 0)
             return gather(leaf, plan + jnp.arange(self.size))
 
-        return self._batch(jax.tree.map(one, data, is_leaf=_is_columns), plan)
+        leaves = jax.tree.leaves(data, is_leaf=_is_columns)
+        several = any(_is_columns(leaf) and leaf.leaf.ndim > 1 for leaf in leaves)
+        batch = self._batch(jax.tree.map(one, data, is_leaf=_is_columns), plan)
+        return batch._replace(by_columns=several)
 
     def rows(self, data: Data) -> Data:
         """The data with the rows along the first axis."""

@@ -84,7 +84,7 @@ def download(name: str, original: Original, folder: Path) -> Path:
         raise MissingDataError(
             f"{original.name} of the data set `{name}` could not be downloaded from {original.address} ({error}). Put "
             f"it into {folder} yourself (checksum {original.checksum}), or pass a folder with the data set."
-        ) from error
+        ) from None  # the cause is in the message; its own traceback has 60 lines
     return Path(found)
 
 

@@ -4,7 +4,25 @@ Everything here is plain JAX: it compiles, vectorises and runs on accelerators. 
 transitions as compiled, multi-threaded CPU kernels for loops on the host.
 """
 
-from scirocco.diffusions.processes import beta_pair, cir, generalised_gamma, log_normal, ornstein_uhlenbeck
+from scirocco.diffusions.processes import (
+    beta_pair,
+    cir,
+    generalised_gamma,
+    inverse_gamma,
+    log_normal,
+    ornstein_uhlenbeck,
+)
 from scirocco.diffusions.variates import gamma, poisson
+from scirocco.diffusions.wright_fisher import wright_fisher
 
-__all__ = ["beta_pair", "cir", "gamma", "generalised_gamma", "log_normal", "ornstein_uhlenbeck", "poisson"]
+__all__ = [
+    "beta_pair",
+    "cir",
+    "gamma",
+    "generalised_gamma",
+    "inverse_gamma",
+    "log_normal",
+    "ornstein_uhlenbeck",
+    "poisson",
+    "wright_fisher",
+]

@@ -185,6 +185,33 @@ def generalised_gamma(
     return jnp.exp(cir(key, p * jnp.log(x), shape, time, rate, log=True) / p)
 
 
+def inverse_gamma(key: Key, x: ArrayLike, shape: ArrayLike, time: ArrayLike, rate: ArrayLike = 1.0) -> Array:
+    """An exact transition with inverse-gamma stationary distribution, ∝ x^(-a - 1) exp(-b/x): x = 1/θ of a CIR process.
+
+    For variances of normal observations, whose posterior is inverse-gamma. The process satisfies
+    dx = ((2 - a) x² + b x) dt + √(2 x³) dW.
+
+    Parameters
+    ----------
+    key
+        A JAX key.
+    x
+        > 0; infinity is allowed and left at once.
+    shape, rate
+        a > 0 and b > 0.
+    time
+        t > 0.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = sc.diffusions.inverse_gamma(jax.random.key(0), jnp.ones(100_000), shape=5.0, time=40.0, rate=8.0)
+    >>> bool(abs(x.mean() - 8.0 / 4) < 0.02)
+    True
+    """
+    return generalised_gamma(key, x, shape, time, -1.0, rate)
+
+
 @partial(jax.jit, static_argnames="log")
 def beta_pair(key: Key, pair: ArrayLike, shapes: ArrayLike, time: ArrayLike, *, log: bool = False) -> Array:
     r"""An exact transition of two CIR processes (θ₁, θ₂); x = θ₁ / (θ₁ + θ₂) is then Beta(a₁, a₂) in equilibrium.

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
-from jax.extend.core.primitives import custom_jvp_call_p, custom_vjp_call_p, dot_general_p, jit_p
+from jax.extend.core.primitives import dot_general_p, jit_p
+
+from scirocco.data.tables import Summand, is_dense
+from scirocco.types import Array, Key, Params, PyTree, Rows
 
 if TYPE_CHECKING:
     from scirocco.estimators.base import Estimator
@@ -18,9 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PRECISIONS = ("float32", "bfloat16")
 """What a user can set."""
+_SHORT_SUM, _SHORTER_SUM, _MANY_SUMS, _LONGEST_DIVIDED = 31, 10, 5, 256
 _PRECISION = "jax_default_matmul_precision"
-_INLINED = {jit_p: "jaxpr", custom_jvp_call_p: "call_jaxpr", custom_vjp_call_p: "call_jaxpr"}
-"""Functions that are called, by the name of their body; rules for derivatives have been applied before."""
 
 
 def full_products(estimator: Estimator | None) -> contextlib.AbstractContextManager[Any]:
@@ -53,17 +58,76 @@ def in_precision(precision: str | None, function: F) -> F:
     """
     if precision != "bfloat16" or jax.default_backend() == "cpu":
         return function
+    return _with_products(function, _rounded)
 
-    def rounded(*arguments: Any) -> Any:
+
+@dataclasses.dataclass(frozen=True)
+class ShortSums:
+    """A summand whose products of rows and a vector are divided into short sums: for rows that are read by columns.
+
+    It has no further derivatives: functions with rules of their own are replaced by their bodies.
+    """
+
+    summand: Summand
+
+    @property
+    def dense(self) -> bool:
+        """Whether the value of a row takes as many numbers as there are parameters."""
+        return is_dense(self.summand)
+
+    def total(
+        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
+    ) -> PyTree:
+        """Σ_i w_i f(θ, x_i) over the rows."""
+        return _with_products(self.summand.total, _in_short_sums)(position, rows, weights, key)
+
+    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
+        """f(θ, x_i) for each row."""
+        return _with_products(self.summand.each, _in_short_sums)(position, rows, key)
+
+
+def _with_products(function: F, product: Callable[..., Any]) -> F:
+    """The function with its matrix products replaced."""
+
+    def replaced(*arguments: Any) -> Any:
         program, out = jax.make_jaxpr(function, return_shape=True)(*arguments)
-        found = _evaluate(program.jaxpr, program.consts, jax.tree.leaves(arguments))
+        found = _evaluate(program.jaxpr, program.consts, jax.tree.leaves(arguments), product)
         return jax.tree.unflatten(jax.tree.structure(out), found)
 
-    return rounded  # type: ignore[return-value]
+    return replaced  # type: ignore[return-value]
 
 
-def _evaluate(program: Jaxpr, consts: list[Any], arguments: list[Any]) -> list[Any]:
-    """The results of a program with rounded factors."""
+def _rounded(primitive: Any, params: dict[str, Any], left: Any, right: Any) -> Any:
+    if jnp.result_type(left, right) != jnp.float32:
+        return primitive.bind(left, right, **params)
+    params = params | {"precision": None, "preferred_element_type": jnp.dtype(jnp.float32)}
+    return primitive.bind(left.astype(jnp.bfloat16), right.astype(jnp.bfloat16), **params)
+
+
+def _in_short_sums(primitive: Any, params: dict[str, Any], left: Any, right: Any) -> Any:
+    """Rows times a vector as several sums of few products.
+
+    A GPU makes a sum of fewer than 32 numbers in the kernel that uses it, one thread for each row, which reads columns
+    at the speed of the memory. Longer ones are kernels of their own, and slower: each is divided among threads.
+    """
+    (contracted, batches), length = params["dimension_numbers"], 0
+    if (left.ndim == 1) != (right.ndim == 1) and len(contracted[0]) == 1 and not batches[0]:
+        matrix, vector, axis = (
+            (right, left, contracted[1][0]) if left.ndim == 1 else (left, right, contracted[0][0])
+        )
+        length = vector.shape[0] if axis == matrix.ndim - 1 else 0
+    if not _SHORT_SUM < length <= _LONGEST_DIVIDED or left.dtype != jnp.float32 or right.dtype != left.dtype:
+        return primitive.bind(left, right, **params)
+    parts = max(-(-length // _SHORT_SUM), min(_MANY_SUMS, -(-length // _SHORTER_SUM)))
+    ends = [length * part // parts for part in range(parts + 1)]
+    sums = [jnp.sum(matrix[..., a:b] * vector[a:b], axis=-1) for a, b in itertools.pairwise(ends)]
+    return functools.reduce(jnp.add, sums)
+
+
+def _evaluate(
+    program: Jaxpr, consts: list[Any], arguments: list[Any], product: Callable[..., Any]
+) -> list[Any]:
+    """The results of a program with other products."""
     values = dict(zip([*program.constvars, *program.invars], [*consts, *arguments], strict=True))
 
     def read(atom: Any) -> Any:
@@ -72,28 +136,38 @@ def _evaluate(program: Jaxpr, consts: list[Any], arguments: list[Any]) -> list[A
     for equation in program.eqns:
         primitive, params = equation.primitive, equation.params
         given = [read(atom) for atom in equation.invars]
-        if primitive is dot_general_p and jnp.result_type(*given) == jnp.float32:
-            params = params | {"precision": None, "preferred_element_type": jnp.dtype(jnp.float32)}
-            found = [primitive.bind(*(factor.astype(jnp.bfloat16) for factor in given), **params)]
-        elif primitive in _INLINED:
-            body = params[_INLINED[primitive]]
-            found = _evaluate(body.jaxpr, body.consts, given)
+        if primitive is dot_general_p:
+            found = [product(primitive, params, *given)]
+        elif (body := _body_of(primitive, params)) is not None:
+            found = _evaluate(body.jaxpr, body.consts, given, product)
         else:
-            made = primitive.bind(*given, **{name: _rounded_body(value) for name, value in params.items()})
+            if product is _rounded:
+                params = {name: _with_other_products(value, product) for name, value in params.items()}
+            made = primitive.bind(*given, **params)
             found = made if primitive.multiple_results else [made]
         values.update(zip(equation.outvars, found, strict=True))
     return [read(atom) for atom in program.outvars]
 
 
-def _rounded_body(value: Any) -> Any:
-    """A parameter of a loop, a branch, ...: if it is a program, with rounded factors."""
+def _body_of(primitive: Any, params: dict[str, Any]) -> ClosedJaxpr | None:
+    """The program of a function that is called; rules for derivatives have been applied before."""
+    body = params.get("jaxpr" if primitive is jit_p else "call_jaxpr")
+    return body if body is None or isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, ())
+
+
+def _with_other_products(value: Any, product: Callable[..., Any]) -> Any:
+    """A parameter of a loop, a branch, ...: if it is a program, with other products."""
     if isinstance(value, tuple):
-        parts = [_rounded_body(part) for part in value]
+        parts = [_with_other_products(part, product) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, ClosedJaxpr):  # of newer versions of JAX, every program is one
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in value.jaxpr.invars]
-        return jax.make_jaxpr(lambda *given: _evaluate(value.jaxpr, value.consts, list(given)))(*shapes)
+
+        def body(*given: Any) -> list[Any]:
+            return _evaluate(value.jaxpr, value.consts, list(given), product)
+
+        return jax.make_jaxpr(body)(*shapes)
     if isinstance(value, Jaxpr):
-        body = _rounded_body(ClosedJaxpr(value, ()))
-        return value if body.consts else body.jaxpr
+        closed = _with_other_products(ClosedJaxpr(value, ()), product)
+        return value if closed.consts else closed.jaxpr
     return value

@@ -12,6 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
+from scirocco._expansion import Expansion
 from scirocco._programs import setup_program
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import Batch, Batching, batching
@@ -33,23 +34,18 @@ _MARGIN = 1.0 + 1e-4
 
 
 class TaylorMemory(NamedTuple):
-    """The expansion around θ̂, in coordinates u of θ = θ̂ + L u in which the posterior is about round."""
+    """The expansion around the mode θ̂, and what estimates need in addition."""
 
-    centre: Params
+    expansion: Expansion
     total: PyTree
     """Σ_i f(θ̂, x_i)."""
     hessian: Array
     """Σ_i ∇² log p(x_i | θ̂), (d, d); 0 for order 1."""
-    factor: Array
-    inverse: Array
-    slope: Array
-    """∇_u of the log posterior at the centre."""
-    curvature: Array
-    """The Hessian in u of the part of the log posterior that is not estimated: the prior, and for order 2 the sum."""
-    bound: Array
-    """C with |Lᵀ remainder| ≤ C |u|^order + `allowance`, for every row; inf: not known."""
-    allowance: Array
-    value_allowance: Array
+
+    @property
+    def centre(self) -> Params:
+        """θ̂."""
+        return self.expansion.centre
 
 
 @pytree_dataclass
@@ -171,24 +167,29 @@ class Taylor(Estimator):
             estimator.batching(table.num_rows).row_weights(np.arange(table.num_rows)), np.float64
         )
         parts = likelihood if order == 2 else np.zeros_like(likelihood)
-        numbers = (
-            parts,
-            factor,
-            inverse,
-            factor.T @ _tree.vector(gradient)[0].astype(np.float64),
-            factor.T @ (prior + parts) @ factor,
-            np.max(largest.remainder * weights) * _MARGIN if largest.known else np.inf,
-            np.max(largest.rounding * weights),
-            np.max(largest.value_rounding * weights),
+
+        def real(values: Any) -> Array:
+            return jnp.asarray(values, dtype)
+
+        expansion = Expansion(
+            centre,
+            factor=real(factor),
+            inverse=real(inverse),
+            slope=real(factor.T @ _tree.vector(gradient)[0].astype(np.float64)),
+            curvature=real(factor.T @ (prior + parts) @ factor),
+            bound=real(np.max(largest.remainder * weights) * _MARGIN if largest.known else np.inf),
+            allowance=real(np.max(largest.rounding * weights)),
+            value_allowance=real(np.max(largest.value_rounding * weights)),
+            order=order,
         )
-        rest = [jnp.asarray(each, dtype) for each in numbers]
-        return TaylorMemory(centre, total, *rest), estimator
+        return TaylorMemory(expansion, total, real(parts)), estimator
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
         """The shapes of an expansion."""
         flat = ravel_pytree(position)[0]
         square, number = jnp.zeros((flat.size, flat.size), flat.dtype), jnp.zeros((), flat.dtype)
-        return TaylorMemory(position, total, square, square, square, flat, square, number, number, number)
+        numbers = (square, square, flat, square, number, number, number)
+        return TaylorMemory(Expansion(position, *numbers, self.order or 1), total, square)
 
     def around(self, centre: Params) -> Taylor:
         """The estimator with that centre."""
@@ -230,17 +231,14 @@ class Taylor(Estimator):
     def _left(self, total: Any, position: Params, memory: TaylorMemory) -> PyTree:
         change = _tree.subtract(position, memory.centre)
         first, along = jax.jvp(total, (memory.centre,), (change,))
-        here = total(position)
-        if isinstance(here, WithValue):
-            value = here.value - first.value - along.value
-            if self.order == 2:
-                value = value - 0.5 * _dot(change, along.gradient)
-            return WithValue(self._rest(here.gradient, first.gradient, along.gradient), value)
-        return self._rest(here, first, along)
-
-    def _rest(self, here: PyTree, first: PyTree, along: PyTree) -> PyTree:
-        rest = _tree.subtract(here, first)
-        return _tree.subtract(rest, along) if self.order == 2 else rest
+        rest = _tree.subtract(total(position), first)
+        if not isinstance(rest, WithValue):
+            return _tree.subtract(rest, along) if memory.expansion.order == 2 else rest
+        value = rest.value - along.value
+        if memory.expansion.order == 1:
+            return WithValue(rest.gradient, value)
+        slope = _tree.subtract(rest.gradient, along.gradient)
+        return WithValue(slope, value - 0.5 * _dot(change, along.gradient))
 
 
 class _Largest(NamedTuple):

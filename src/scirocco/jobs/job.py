@@ -242,7 +242,13 @@ def _first(path: Path) -> Path:
 def _refuse_others(path: Path) -> None:
     """Reject models with their own sampling loop, which have their own command."""
     model = Record.from_json(open_stored(_first(path)).record).model
-    command = {"LDA": "topics fit", "DPMixture": "cluster fit", "HMM": "hmm fit"}.get(model)
+    command = {
+        "LDA": "topics fit",
+        "DPMixture": "cluster fit",
+        "HMM": "hmm fit",
+        "StochasticBlockModel": "network fit",
+        "MixedMembership": "network fit --mixed",
+    }.get(model)
     if command is not None:
         raise InvalidValueError(
             f"{path} contains a fitted {model}: repeat the original command with --resume: "

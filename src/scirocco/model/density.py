@@ -31,6 +31,8 @@ _STATE = (
     "derived",
     "dims",
     "coords",
+    "simulate",
+    "observed",
     "curvature_bound",
     "third_bound",
 )
@@ -66,6 +68,13 @@ class Model(Posterior):
     dims, coords
         For `run.to_arviz()`: the names of the axes of a parameter or derived quantity, `{"beta": ("column",)}`, and
         labels along named axes, `{"column": ["age", "income"]}`.
+    simulate
+        `simulate(params, row, key)`: a new outcome of a row, drawn from the likelihood, or a dict of outcomes by name.
+        `sc.analysis.predictive_check(run)`, `run.predict()` and `run.to_arviz(posterior_predictive=True)` then need no
+        function.
+    observed
+        `observed(rows)`: the outcomes of several rows that were observed, as `simulate` returns them; by default the
+        columns with their names, or the column `y`.
     curvature_bound
         For `sc.ZigZag` and other samplers that are exact with few rows: `curvature_bound(direction, datum) -> B`, a
         number or an array that is linear in `direction` (a tree like the parameters, on the real line), such that
@@ -100,6 +109,8 @@ class Model(Posterior):
         derived: Callable[[Params], dict[str, Any]] | None = None,
         dims: Mapping[str, Sequence[str | None]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
+        simulate: Callable[..., Any] | None = None,
+        observed: Callable[[Rows], Any] | None = None,
         curvature_bound: Callable[[Params, Datum], Any] | None = None,
         third_bound: float | None = None,
     ):
@@ -120,6 +131,10 @@ class Model(Posterior):
                 f"`derived` must be a function of the parameters or None, got {derived!r}."
             )
         self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
+        for name, function in (("simulate", simulate), ("observed", observed)):
+            if function is not None and not callable(function):
+                raise InvalidTypeError(f"`{name}` must be a function or None, got {function!r}.")
+        self.simulate, self.observed = simulate, observed
         if curvature_bound is not None and not callable(curvature_bound):
             raise InvalidTypeError(
                 f"`curvature_bound` must be a function (direction, datum), got {curvature_bound!r}. For a linear "

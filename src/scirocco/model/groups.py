@@ -73,6 +73,9 @@ class HierarchicalModel(Model):
     local_derived
         `local_derived(global_, local, row) -> dict`: quantities of a group, which `run.locals` adds to its local
         variable (a dict, then); `row` is any row of the group.
+    simulate, observed
+        New outcomes of rows, and those that were observed, as for `sc.Model`; `simulate(global_, row, key)` draws the
+        local variable, too.
 
     Notes
     -----
@@ -115,6 +118,8 @@ class HierarchicalModel(Model):
         local_derived: Callable[[Params, PyTree, Rows], dict[str, Any]] | None = None,
         dims: Mapping[str, Sequence[str | None]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
+        simulate: Callable[..., Any] | None = None,
+        observed: Callable[[Rows], Any] | None = None,
     ):
         for name, function, arguments in (
             ("log_likelihood", log_likelihood, "(global_, local, row)"),
@@ -145,6 +150,8 @@ class HierarchicalModel(Model):
             derived=derived,
             dims=dims,
             coords=coords,
+            simulate=simulate,
+            observed=observed,
         )
 
     @property

@@ -8,6 +8,7 @@ from scirocco.models import fits
 from scirocco.models.dp import DPMixture
 from scirocco.models.factorisation import BPMF
 from scirocco.models.glmm import GLMM
+from scirocco.models.graph import MixedMembership, StochasticBlockModel, held_out_links
 from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
 from scirocco.models.lda.describing import choose_topics
@@ -34,11 +35,14 @@ __all__ = [
     "GaussianMixture",
     "LinearRegression",
     "LogisticRegression",
+    "MixedMembership",
     "NegativeBinomialRegression",
     "PoissonRegression",
     "SoftmaxRegression",
+    "StochasticBlockModel",
     "StudentRegression",
     "choose_topics",
+    "held_out_links",
     "load",
 ]
 
@@ -51,7 +55,8 @@ KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
-        *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StudentRegression),
+        *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StochasticBlockModel),
+        *(MixedMembership, StudentRegression),
     )
 }
 """The models by their names in records: a file names a model, never a module."""

@@ -120,7 +120,7 @@ def draw(
     options = {"store": store, "resume": resume, "overwrite": overwrite, "progress": progress}
     if length.num_steps is not None:
         places = _lengths(_places(wanted, length.num_steps))
-        return _with_arrays(sampling(**places, callbacks=callbacks, **options), arrays)
+        return with_arrays(sampling(**places, callbacks=callbacks, **options), arrays)
     seconds = length.max_seconds or 0.0
     if store is not None and resume and holds_run(store):
         was = load(store).configuration
@@ -129,7 +129,7 @@ def draw(
         num_steps, left = _affordable(sampling, seconds)
         plan = _places(wanted, max(num_steps, first_draw(wanted)))
     watch = Stopwatch(left, plan.burn_in + plan.thin)
-    return _with_arrays(sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options), arrays)
+    return with_arrays(sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options), arrays)
 
 
 def draw_chosen(
@@ -165,7 +165,8 @@ def draw_chosen(
     return draw(functools.partial(sampling, **given), length, plan, **options)
 
 
-def _with_arrays(run: Run, arrays: Mapping[str, np.ndarray] | None) -> Run:
+def with_arrays(run: Run, arrays: Mapping[str, np.ndarray] | None) -> Run:
+    """The run, after arrays that the model needs were added to its store."""
     if run.path is not None and arrays:
         with Store.open(run.path) as store:
             added = {snapshot.FITTED + name: array for name, array in arrays.items()}

@@ -26,12 +26,13 @@ def html(
     what: object,
     *,
     documents: Any = None,
+    groups: Any = None,
     names: Any = None,
     diagnosis: Diagnosis | None = None,
     checks: Sequence[Checking] = (),
 ) -> str:
     """A report as one self-contained HTML document; see `write` for the arguments."""
-    given = {"documents": documents, "names": names}
+    given = {"documents": documents, "groups": groups, "names": names}
     view = view_of(what, **{name: value for name, value in given.items() if value is not None})
     return str(_render(view.title, view.size or size_of(view.run), _sections(view, diagnosis, checks)))
 
@@ -41,6 +42,7 @@ def write(
     path: str | os.PathLike[str],
     *,
     documents: Any = None,
+    groups: Any = None,
     names: Any = None,
     diagnosis: Diagnosis | None = None,
     checks: Sequence[Checking] = (),
@@ -55,7 +57,10 @@ def write(
     path
         The file to write: a name that ends in .html, or a folder for report.html. An existing report is replaced.
     documents
-        For topics: documents in which their prevalence is measured.
+        For topics: documents in which their prevalence is measured. The report has the documents with the largest share
+        of each topic; of texts, it shows the beginning.
+    groups
+        For topics: a group or date for each of the `documents`, by which the shares of topics are shown.
     names
         For clusters: the names of the columns of the data.
     diagnosis
@@ -82,7 +87,7 @@ def write(
     'report.html'
     """
     target = _target(path)
-    text = html(what, documents=documents, names=names, diagnosis=diagnosis, checks=checks)
+    text = html(what, documents=documents, groups=groups, names=names, diagnosis=diagnosis, checks=checks)
     _replace(target, text)
     return target
 

@@ -10,13 +10,13 @@ part of the standard error, so that rare rows raise no false alarm.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.diagnostics.columns import label
@@ -43,6 +43,10 @@ _EACH = 1_000
 """Parameters that are examined one by one; of more only averages over each array."""
 _EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
 """Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
+
+
+_AT_ONCE = 64
+"""Draws whose scores are computed together, whatever their number is: one program."""
 
 
 class Spread(NamedTuple):
@@ -109,7 +113,7 @@ def _scores_at(model: Model, table: Table, places: tuple[Params, ...], seed: int
     if per_draw == table.num_rows:
         index[:] = np.arange(per_draw)
     width = max(size, _tree.size(table.row_spec))
-    at_once = min(count, max(1, _NUMBERS // 4 // (per_draw * width)))
+    at_once = min(_AT_ONCE, max(1, _NUMBERS // 4 // (per_draw * width)))
     found = []
     for place in places:
         parts = [
@@ -131,7 +135,7 @@ def _matrix(tree: PyTree) -> np.ndarray:
     return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _scores(model: Model, num_rows: int, positions: Params, rows: Rows, index: Array) -> Params:
     def one(position: Params, places: Array) -> Params:
         own = jax.tree.map(lambda leaf: leaf[places], rows)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
+from scirocco._expansion import Expansion
 from scirocco._programs import setup_program
 from scirocco.data import ArraySource
 from scirocco.data.arrays import RowSource
@@ -151,6 +152,16 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
         )
 
 
+def check_independence(sampler: Sampler, estimator: Estimator) -> None:
+    """Raise an error if the sampler requires independent batches and the estimator has others."""
+    if sampler.needs_independent_batches and estimator.sampling in ("auto", "blocks"):
+        raise InvalidValueError(
+            f"this {type(sampler).__name__} requires independent batches: use estimator=sc.Minibatch(batch_size, "
+            'sampling="without_replacement"). The default reads each row once in an epoch, so that errors of '
+            "successive batches partly cancel."
+        )
+
+
 def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
     """Raise an error if the sampler needs bounds that the model, or an expansion that the estimator, does not have."""
     if not sampler.needs_expansion:
@@ -188,17 +199,17 @@ def _prior_slopes(model: Any, points: Params) -> PyTree:
     return jax.vmap(jax.grad(model.log_prior_density))(points)
 
 
-def check_cost_and_prior(model: Any, sampler: Sampler, memory: Any, order: int, num_rows: int) -> None:
+def check_cost_and_prior(model: Any, sampler: Sampler, expansion: Expansion, num_rows: int) -> None:
     """Raise an error if draws would cost more than passes, or unless gradients show that the log prior is quadratic."""
-    flat, back = _tree.vector(memory.centre)
-    looks = float(memory.bound) * flat.size ** ((order + 1) / 2)
+    flat, back = _tree.vector(expansion.centre)
+    looks = float(expansion.bound) * flat.size ** ((expansion.order + 1) / 2)
     if looks > max(_MOST_LOOKS, num_rows):
         raise InvalidValueError(
             f"{type(sampler).__name__} would read about {looks:.1e} rows for each draw, because the bound on the "
             "curvature of rows is large compared with the curvature of the log posterior. Use sc.NUTS() or a sampler "
             "for minibatches; with a narrower prior in directions that the data do not determine, it would read fewer."
         )
-    lower = np.asarray(memory.factor, np.float64)
+    lower = np.asarray(expansion.factor, np.float64)
     directions = np.random.default_rng(0).standard_normal((4, flat.size))
     places = [flat + lower @ (far * each) for far in (0.0, 1.0, 3.0, 30.0) for each in directions]
     points = jax.tree.map(lambda *leaves: np.stack(leaves), *(back(place) for place in places))

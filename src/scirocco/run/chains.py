@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco import _tree
 from scirocco._programs import loop_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
@@ -32,6 +33,7 @@ from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
+_MOST_AHEAD, _MUCH_MEMORY = 3, 1 << 24
 Saved = dict[str, np.ndarray]
 """The state of all chains, by name."""
 
@@ -53,6 +55,10 @@ def make_chains(
 ) -> DeviceChains:
     """Chains with keys `fold_in(key, chain)`, started where `start` says, or restored from a saved state."""
     method = resolve_method(plan.chain_method, problem.table.streamed)
+    average = plan.keeping.reducing.average(problem.model.constrain)
+    if average is not None:
+        sampler = problem.parts.sampler.averaging(average)
+        problem = problem._replace(parts=problem.parts._replace(sampler=sampler))
     if devices is not None:
         return SpreadChains(problem, start, plan, devices, method == "vmap", saved)
     return (ThreadedChains if method == "threads" else VectorizedChains)(problem, start, plan, saved)
@@ -150,7 +156,7 @@ class ThreadedChains(DeviceChains):
 
     def _keep(self, chain: int, chunk: loop.Chunk, count: int) -> HostChunk:
         reducing = self._keeping.reducing
-        self.reducing[chain] = reducing.update(self.reducing[chain], chunk.draws, chunk.gradients, count)
+        self.reducing[chain] = reducing.update(self.reducing[chain], chunk, count)
         host = self._keeping.to_host(chunk, count, self.made[chain], axis=0)
         self.made[chain] += count
         return host
@@ -242,6 +248,16 @@ class _Ahead(NamedTuple):
     """The number of the first, how many, and how many per draw."""
     made: Future[_Made]
 
+    @property
+    def end(self) -> int:
+        """The number of the step after them."""
+        return self.steps[0] + self.steps[1]
+
+    @property
+    def num_draws(self) -> int:
+        """Draws made in them."""
+        return self.steps[1] // self.steps[2]
+
 
 class VectorizedChains(DeviceChains):
     """All chains in one program, vectorised with `vmap`.
@@ -262,8 +278,9 @@ class VectorizedChains(DeviceChains):
         one = keeping.reducing.init(model.constrain(start.position))
         self.reducing = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), one)
         self.made, self.first_density = 0, jnp.zeros(())
-        self._thin, self.makes_ahead = plan.thin, loop.in_lockstep()
-        self._ahead: _Ahead | None = None
+        self._thin, self._ahead = plan.thin, list[_Ahead]()
+        if loop.in_lockstep():  # each needs memory for its draws and states
+            self.most_ahead = _MOST_AHEAD if num_chains * _tree.nbytes(start.position) < _MUCH_MEMORY else 1
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="steps") if loop.in_lockstep() else None
         self._number = 0
         if saved is None:
@@ -301,9 +318,7 @@ class VectorizedChains(DeviceChains):
         start = self._number  # of the states: reading it from the device would wait for the steps made ahead
         self.states, chunk, copied = self._advanced(start, num_steps, thin)
         count = good_draws(chunk, num_steps // thin, start, thin)
-        self.reducing = self._keeping.reducing.update(
-            self.reducing, chunk.draws, chunk.gradients, count, vectorized=True
-        )
+        self.reducing = self._keeping.reducing.update(self.reducing, chunk, count, vectorized=True)
         host = self._keeping.to_host(chunk, count, self.made, 1, copied)
         self._number += num_steps
         self.made += count
@@ -313,17 +328,18 @@ class VectorizedChains(DeviceChains):
         self, start: int, num_steps: int, thin: int
     ) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
         if self._sender is not None:
-            ahead, self._ahead = self._ahead, None
-            wanted = (start, num_steps, thin)
-            self.overlapped = ahead is not None and ahead.steps == wanted
-            given = ahead if ahead is not None and self.overlapped else self._sent(None, wanted, self.made)
-            if self.promised:  # made while the host receives and stores the draws before
-                following = (start + num_steps, self.promised, self._thin)
-                self._ahead = self._sent(given.made, following, self.made + num_steps // thin)
-            found = given.made.result()
+            made, wanted = self.made, (start, num_steps, thin)
+            self.overlapped = bool(self._ahead) and self._ahead[0].steps == wanted
+            sent = self._ahead if self.overlapped else [self._sent(None, wanted, made)]
+            for number, steps in enumerate(self.promised, 1):  # made while the host stores the draws before
+                made += sent[number - 1].num_draws
+                if number == len(sent):
+                    following = (sent[-1].end, steps, self._thin)
+                    sent.append(self._sent(sent[-1].made, following, made))
+            found, self._ahead = sent[0].made.result(), sent[1:]
             if np.all(np.asarray(found.chunk.bad_step) < 0):
                 return found
-            self._ahead = None
+            self._ahead = []
         counts = (np.int32(num_steps), np.int32(thin))
         return *_advance_all(*self._static, self._parts, self.states, *counts), None
 
@@ -347,7 +363,7 @@ class VectorizedChains(DeviceChains):
     def retune(self, sampler: Sampler) -> None:
         """Replace the sampler's hyper-parameters; steps that were made ahead are dropped."""
         super().retune(sampler)
-        self._ahead = None
+        self._ahead = []
 
     def _numbered(self) -> KernelState:
         """The states with one step number per chain, as they are stored."""
@@ -364,6 +380,6 @@ class VectorizedChains(DeviceChains):
 
     def close(self) -> None:
         """Drop steps that nobody will ask for."""
-        self._ahead = None
+        self._ahead = []
         if self._sender is not None:
             self._sender.shutdown(wait=False, cancel_futures=True)

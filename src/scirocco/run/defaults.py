@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from scirocco import _tree
-from scirocco.data import ArraySource, Devices
+from scirocco.data import ArraySource, Devices, FolderSource, as_source
+from scirocco.data.arrays import RowSource
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch, Taylor
 from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
@@ -30,7 +31,8 @@ BURNIN, _THIN = 1_000, 10
 _BURNIN_OF_TRAJECTORIES = 100
 """After an adaptation of some 400 steps."""
 _FEW_NUMBERS, _MANY_NUMBERS = 200_000, 5_000_000
-"""Numbers in the data up to which trajectories over all rows are used: always, and for posteriors far from Gaussian."""
+"""Numbers in the data up to which trajectories over all rows are used: always, and for posteriors far from Gaussian.
+Folders with up to the first number are read whole."""
 _TRAJECTORY_PARAMETERS = 1_000
 """Maximum number of parameters for that: the products with L at each point of a trajectory grow with its square."""
 FAR_FROM_GAUSSIAN, HAS_NO_SHAPE = 0.3, 1.0
@@ -58,7 +60,7 @@ def default_lengths(
     model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any, params: Params
 ) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
-    thinned = sampler is None and drive_of(model) == "gradient"
+    thinned = drive_of(model) == "gradient" and (sampler is None or sampler.is_exact)
     draws, chains = (NUM_SAMPLES, NUM_CHAINS) if thinned else (_NUM_STEPS, 1)
     chains = chains if num_chains is None else num_chains
     if num_samples is not None or not thinned:
@@ -69,8 +71,8 @@ def default_lengths(
 
 
 def default_burnin(sampler: Sampler, forgets: int | None) -> int:
-    """Steps before the first draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
-    if sampler.needs_trajectory:
+    """Steps before the first draw of a default or exact sampler; `forgets`: its thinning, if it is known."""
+    if sampler.is_exact:
         return _BURNIN_OF_TRAJECTORIES
     if sampler.driven_by != "gradient":
         return 0
@@ -93,6 +95,13 @@ def method_for_many(num_rows: int, params: Params) -> tuple[Sampler, Estimator]:
     """For many parameters and a posterior far from Gaussian (networks): no mode stands for all of it."""
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     return SGHMC(), Minibatch(min(num_rows, _BATCH if size <= _MANY_PARAMETERS else _BATCH // 4))
+
+
+def read_if_few(source: RowSource) -> RowSource:
+    """A folder with few numbers as arrays in memory, so that the rules for arrays apply; others as they are."""
+    if not isinstance(source, FolderSource) or source.num_rows * _tree.size(source.row_spec) > _FEW_NUMBERS:
+        return source
+    return as_source(source.read(0, source.num_rows))
 
 
 def default_sampler(model: Any, source: Any, params: Params, devices: Devices | None) -> Sampler:
@@ -143,7 +152,8 @@ def default_estimator(
     # a smaller one is chosen in the set-up, from the noise of this one, which must not contain all rows
     largest = min(_LARGEST_BATCH, source.num_rows // 2) if chosen else _BATCH
     size = max(places, min(largest, source.num_rows) // places * places)
-    return Minibatch(size) if drawn else ControlVariates(size)
+    sampling = "without_replacement" if sampler.needs_independent_batches else "auto"
+    return Minibatch(size, sampling=sampling) if drawn else ControlVariates(size)
 
 
 def with_best_batch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidValueError
 from scirocco.run.predicting import prepared, values
 from scirocco.run.records import plain
-from scirocco.run.rowwise import Chosen, chosen, draws_and_rows, log_likelihood, origin_of
+from scirocco.run.rowwise import Chosen, chosen, draws_and_rows, log_likelihood, origin_of, simulator
 from scirocco.types import Data, PyTree
 
 _WHO = "run.to_arviz()"
@@ -31,7 +31,7 @@ def to_arviz(
     *,
     with_log_likelihood: bool,
     with_data: bool,
-    simulate: Callable[..., Any] | None,
+    simulate: Callable[..., Any] | bool | None,
     data: Data | None,
     model: Any,
     seed: int,
@@ -56,22 +56,29 @@ def to_arviz(
         **labels,
         **(coordinates or {}),
     }
-    observed = {"num_rows": run.configuration["num_rows"]}
+    axes = _Axes(dims, coords)
+    observed: dict[str, Any] = {"num_rows": run.configuration["num_rows"]}
     if with_data:
-        observed |= _columns(_rows_of(run, data))
+        rows = _rows_of(run, data)
+        observed |= _columns(rows)
+        if known is not None and known.observed is not None:
+            seen = known.observed(rows.read(0, rows.num_rows))
+            observed |= {name: (axes.named(name, np.ndim(each)), each) for name, each in seen.items()}
     groups = {
         "posterior": posterior.assign_coords(labels).assign_attrs(attributes),
         "sample_stats": _dataset(run, jax.tree.map(lambda leaf: _at_draws(run, leaf), run.stats)),
-        "observed_data": xarray.Dataset(observed),
+        "observed_data": axes.labelled(xarray.Dataset(observed)),
     }
     if run.gradients is not None:
         groups["gradients"] = _dataset(run, run.gradients)
     if with_log_likelihood:
         check_memory(8 * _size(run) * _rows_of(run, data).num_rows, "the group log_likelihood", _ADVICE)
         found = log_likelihood(run, model, data, None, None, False)
-        groups["log_likelihood"] = _by_draws(run, {"log_likelihood": found})
-    if simulate is not None:
-        groups["posterior_predictive"] = _by_draws(run, _simulated(run, simulate, data, seed))
+        groups["log_likelihood"] = _by_draws(run, {"log_likelihood": found}, axes)
+    if simulate is not None and simulate is not False:
+        function = simulator(run, None if simulate is True else simulate, _WHO)
+        drawn = _by_draws(run, _simulated(run, function, data, seed), axes)
+        groups["posterior_predictive"] = axes.labelled(drawn)
     if az.__version__.startswith("0."):
         return az.InferenceData(attrs=attributes, warn_on_custom_groups=False, **groups)
     tree = xarray.DataTree.from_dict(groups)
@@ -124,14 +131,32 @@ def _all_draws(run: Any, draws: PyTree) -> Chosen:
     return every
 
 
-def _by_draws(run: Any, found: Mapping[str, np.ndarray]) -> Any:
+class _Axes(NamedTuple):
+    """The names of the axes of observed variables, and their labels, as the model has them."""
+
+    dims: Mapping[str, Sequence[str | None]]
+    coords: Mapping[str, Sequence[Any]]
+
+    def named(self, name: str, count: int) -> tuple[str, ...]:
+        plain = ("row", *(f"{name}_dim_{axis}" for axis in range(count - 1)))
+        own = self.dims.get(name, ())
+        return tuple(own[k] or plain[k] for k in range(count)) if len(own) == count else plain
+
+    def labelled(self, dataset: Any) -> Any:
+        """The dataset with the labels of axes whose length they have: rows may be others than those of the model."""
+        known = {name: self.coords[name] for name in dataset.dims if name in self.coords}
+        return dataset.assign_coords(
+            {name: each for name, each in known.items() if len(each) == dataset.sizes[name]}
+        )
+
+
+def _by_draws(run: Any, found: Mapping[str, np.ndarray], axes: _Axes) -> Any:
     """A dataset (chain, draw, row, ...) of arrays (row, draw of all chains, ...)."""
     xarray = require("xarray", _WHO)
     variables = {}
     for name, leaf in found.items():
-        inner = tuple(f"{name}_dim_{axis}" for axis in range(leaf.ndim - 2))
         shaped = np.moveaxis(leaf, 0, 1).reshape(run.num_chains, run.num_draws, len(leaf), *leaf.shape[2:])
-        variables[name] = (("chain", "draw", "row", *inner), shaped)
+        variables[name] = (("chain", "draw", *axes.named(name, leaf.ndim - 1)), shaped)
     return xarray.Dataset(variables, _numbers(run))
 
 

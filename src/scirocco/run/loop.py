@@ -31,6 +31,8 @@ _AHEAD_WORDS_ACCELERATOR = 1 << 24
 _AHEAD_STEPS = 256
 _NOISE_AHEAD_PAYS = 32
 _UNROLL = (4, 5, 3, 2)
+_LONG_STEP = 1 << 23
+"""Parameters: a step then takes so long that fewer kernels gain nothing, and the program has it only once."""
 _LOOK_AT_ROWS = 1_000
 
 
@@ -145,6 +147,8 @@ class Chunk(NamedTuple):
     bad_step: Array
     """Number of the first step that diverged (NaN or inf); -1: none."""
     bad_leaf: Array
+    path: PyTree = None
+    """The sampler's averages along its path, for reducers that use them."""
 
 
 def step_key(key: Key, number: Array) -> Key:
@@ -381,8 +385,7 @@ def advance(
 
     first = (jnp.zeros((), jnp.int32), state, buffers, (nothing, nothing))
     _, state, buffers, bad = jax.lax.while_loop(lambda carry: carry[0] < num_steps, next_group, first)
-    positions, gradients, stats = buffers
-    return state, Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad)
+    return state, _chunk(model, buffers, bad)
 
 
 class Pace(NamedTuple):
@@ -500,17 +503,18 @@ def advance_by_draws(
         return done + count, state, put(buffers, state, slot)
 
     def either(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
+        if _tree.size(state.sampler.position) >= _LONG_STEP:
+            return rest(carry)
         whole = (num_steps - carry[0] >= length) & (carry[0] % every == 0)
         return jax.lax.cond(whole, group, rest, carry)
 
     first = (jnp.zeros((), jnp.int32), state, buffers)
     _, state, buffers = jax.lax.while_loop(lambda carry: carry[0] < num_steps, either, first)
-    positions, gradients, stats = buffers
-    codes = jnp.append(jax.vmap(_code)(positions), _code(state.sampler.position))
+    codes = jnp.append(jax.vmap(_code)(buffers[0]), _code(state.sampler.position))
     worst = jnp.argmax(codes > 0)  # the first
     step = jnp.minimum(begin + (worst + 1) * every, state.number) - 1
     bad = (jnp.where(codes[worst] > 0, step, -1), jnp.where(codes[worst] > 0, codes[worst] - 1, -1))
-    return state, Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad)
+    return state, _chunk(model, buffers, bad)
 
 
 def _steps_from_estimates(
@@ -565,9 +569,15 @@ def _at(drawn: PyTree, number: Any) -> PyTree:
 
 
 def _kept(model: Posterior, parts: Parts, state: KernelState, keep_gradients: bool) -> PyTree:
-    """What a draw keeps: position, gradient if requested, statistics."""
+    """What a draw keeps: position, gradient if requested, statistics, averages along the path if requested."""
     gradient = state.gradient.total if keep_gradients else None
-    return state.sampler.position, gradient, _stats(model, parts, state.sampler, state.gradient)
+    stats = _stats(model, parts, state.sampler, state.gradient)
+    return state.sampler.position, gradient, stats, parts.sampler.path(state.sampler)
+
+
+def _chunk(model: Posterior, buffers: PyTree, bad: tuple[Array, Array]) -> Chunk:
+    positions, gradients, stats, path = buffers
+    return Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad, path)
 
 
 def _buffers(kept: PyTree, capacity: int) -> PyTree:

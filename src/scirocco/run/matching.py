@@ -16,7 +16,7 @@ from scirocco.data import Devices, fingerprints
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import encoding, records, setup
+from scirocco.run import defaults, encoding, records, setup
 from scirocco.run.keeping import Keeping
 from scirocco.run.loop import Start
 from scirocco.run.records import Progress, Record
@@ -62,9 +62,17 @@ def checked(request: Request, record: Record, reached: Progress) -> Request:
     _refuse_another_spread(record, request.devices, path)
     return request._replace(
         plan=plan,
+        source=_as_stored(record, request.source),
         sampler=stored_part(record, None if "sampler" in left_out else request.sampler, "sampler"),
         estimator=stored_part(record, None if "estimator" in left_out else request.estimator, "estimator"),
     )
+
+
+def _as_stored(record: Record, source: Any) -> Any:
+    """A small folder as arrays, if the stored run read it whole: its fingerprint is then that of the arrays."""
+    was = record.configuration["data"]
+    whole = source if fingerprints.like(was, source.fingerprint) == was else defaults.read_if_few(source)
+    return whole if fingerprints.like(was, whole.fingerprint) == was else source
 
 
 def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.Ready]:

@@ -152,9 +152,7 @@ class SpreadChains(DeviceChains):
 
     def _keep(self, group: int, chunk: loop.Chunk, count: int) -> HostChunk:
         reducing = self._keeping.reducing
-        self.reducing[group] = reducing.update(
-            self.reducing[group], chunk.draws, chunk.gradients, count, vectorized=True
-        )
+        self.reducing[group] = reducing.update(self.reducing[group], chunk, count, vectorized=True)
         return self._keeping.to_host(chunk, count, self.made, axis=1)
 
     def save(self) -> dict[str, np.ndarray]:

@@ -6,7 +6,8 @@ import difflib
 import functools
 import importlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _MOST = {"traces": 6, "intervals": 30, "pairs": 5}
 _MOST_POINTS = 2_000
 _STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.0, "savefig.dpi": 115}
@@ -31,21 +32,28 @@ def plot(leaves: Mapping[str, Leaf], kind: str, names: str | Sequence[str] | Non
     """A figure of the draws (chain, draw, ...) by name."""
     kind = _checks.choice(kind, "kind", tuple(_MOST))
     columns = _chosen(leaves, names, _MOST[kind])
-    matplotlib = require("matplotlib", "run.plot()")
-    figure: Figure = importlib.import_module("matplotlib.figure").Figure(layout="constrained")
     drawing: dict[str, Callable[[Figure, list[str], Array], None]] = {
         "traces": _traces,
         "intervals": _intervals,
         "pairs": _pairs,
     }
-    with matplotlib.rc_context(_STYLE):
+    with drawn_figure("run.plot()") as figure:
         drawing[kind](figure, columns.names, columns.values)
     if names is None and len(columns.names) < columns.total:
         shown = f"{len(columns.names)} of {columns.total:,} parameters; choose others with names=[...]"
         figure.supxlabel(shown, fontsize=8, color="0.4")
+    return figure
+
+
+@contextmanager
+def drawn_figure(purpose: str) -> Iterator[Figure]:
+    """An empty figure to draw on, in the style of this library; notebooks show it."""
+    matplotlib = require("matplotlib", purpose)
+    figure: Figure = importlib.import_module("matplotlib.figure").Figure(layout="constrained")
+    with matplotlib.rc_context(_STYLE):
+        yield figure
     # a figure that pyplot does not know is shown by notebooks only if it says how
     figure._repr_png_ = functools.partial(_png, figure)  # type: ignore[attr-defined]
-    return figure
 
 
 def _png(figure: Figure) -> bytes:
@@ -81,7 +89,7 @@ def _traces(figure: Figure, names: list[str], values: Array) -> None:
         trace, marginal = axes[row]
         bins = np.histogram_bin_edges(_finite(values[:, :, row]), 40)
         for chain, draws in enumerate(values[:, :, row]):
-            colour = _COLOURS[chain % len(_COLOURS)]
+            colour = COLOURS[chain % len(COLOURS)]
             trace.plot(draws, color=colour, linewidth=0.5, alpha=0.8)
             marginal.hist(_finite(draws), bins, density=True, histtype="step", color=colour)
         trace.set(ylabel=name, xlim=(0, max(1, values.shape[1] - 1)))
@@ -99,10 +107,10 @@ def _intervals(figure: Figure, names: list[str], values: Array) -> None:
             for column in _flat(values)
         ]
     )
-    axes.hlines(rows, ends[:, 0], ends[:, 4], color=_COLOURS[0], linewidth=1.5, label="90 %")
-    axes.hlines(rows, ends[:, 1], ends[:, 3], color=_COLOURS[0], linewidth=4.0, label="50 %")
+    axes.hlines(rows, ends[:, 0], ends[:, 4], color=COLOURS[0], linewidth=1.5, label="90 %")
+    axes.hlines(rows, ends[:, 1], ends[:, 3], color=COLOURS[0], linewidth=4.0, label="50 %")
     means = [_finite(column).mean() for column in _flat(values)]
-    axes.plot(means, rows, "o", color="white", markeredgecolor=_COLOURS[0], markersize=5, label="mean")
+    axes.plot(means, rows, "o", color="white", markeredgecolor=COLOURS[0], markersize=5, label="mean")
     if ends.min() < 0 < ends.max():
         axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     axes.set_yticks(rows, names)
@@ -128,11 +136,11 @@ def _pairs(figure: Figure, names: list[str], values: Array) -> None:
                 here.set_axis_off()
                 continue
             if column == row:
-                here.hist(_finite(values[:, :, row]), 40, histtype="stepfilled", color=_COLOURS[0], alpha=0.5)
+                here.hist(_finite(values[:, :, row]), 40, histtype="stepfilled", color=COLOURS[0], alpha=0.5)
                 here.set(yticks=[])
             else:
                 for chain in range(chains):
-                    colour = _COLOURS[chain % len(_COLOURS)]
+                    colour = COLOURS[chain % len(COLOURS)]
                     some = values[chain, ::stride]
                     here.plot(some[:, column], some[:, row], ".", color=colour, markersize=2, alpha=0.4)
                 here.sharey(axes[row][0])

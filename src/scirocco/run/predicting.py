@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,14 @@ class Predictions:
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
+class HostFunction(ABC):
+    """A random function of many draws and rows at once that NumPy computes, in place of a function for JAX."""
+
+    @abstractmethod
+    def __call__(self, params: Params, rows: Rows, first: int, seed: Sequence[int]) -> dict[str, np.ndarray]:
+        """By name (row, ..., draw), for draws (draw, ...) and rows from number `first` on."""
+
+
 class Job(NamedTuple):
     """A function, compiled for chunks of rows."""
 
@@ -84,6 +93,12 @@ def prepared(function: Callable[..., Any], params: Params, source: RowSource) ->
         raise InvalidTypeError(
             f"`function` must be a function (params, row) of one draw and one row, got {type(function).__name__}."
         )
+    length = len(jax.tree.leaves(params)[0])
+    if isinstance(function, HostFunction):
+        tried = function(jax.tree.map(lambda leaf: leaf[:1], params), source.read(0, 1), 0, [0])
+        dtype = jax.dtypes.canonicalize_dtype(np.float64)
+        shapes = {name: jax.ShapeDtypeStruct(each.shape[1:-1], dtype) for name, each in tried.items()}
+        return Job(function, True, shapes, chunk_size(length, _tree.size(shapes), source.num_rows))
     random = asks_for_key(function)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), params)
     arguments = (source.row_spec, *((jax.eval_shape(jax.random.key, 0),) if random else ()))
@@ -95,7 +110,6 @@ def prepared(function: Callable[..., Any], params: Params, source: RowSource) ->
             raise InvalidValueError(
                 f"{name}(params, row) must return real numbers for one row, an array or a dict of arrays; got {got}."
             )
-    length = len(jax.tree.leaves(params)[0])
     width = max(_tree.size(out), widest(jax.make_jaxpr(function)(one, *arguments).jaxpr))
     return Job(function, random, out, chunk_size(length, width, source.num_rows))
 
@@ -109,14 +123,19 @@ def values(
     """
     here = picks is not None and jax.default_backend() != "cpu"
     waiting: tuple[int, int, Any] | None = None
+    seed = np.asarray(jax.random.key_data(key)).tolist() if isinstance(job.function, HostFunction) else []
     for first in range(0, source.num_rows, job.size):
         stop = min(first + job.size, source.num_rows)
-        rows = padded(source.read(first, stop), job.size)
-        numbers = np.arange(first, first + job.size, dtype=np.uint32)
-        with full_products(Full()):
-            found = _chunk(
-                job.function, job.takes_key, summary, picks if here else None, params, rows, numbers, key
-            )
+        if isinstance(job.function, HostFunction):
+            found: Any = job.function(params, source.read(first, stop), first, seed)
+            found = _summary(found, picks if here else None) if summary else found
+        else:
+            rows = padded(source.read(first, stop), job.size)
+            numbers = np.arange(first, first + job.size, dtype=np.uint32)
+            with full_products(Full()):
+                found = _chunk(
+                    job.function, job.takes_key, summary, picks if here else None, params, rows, numbers, key
+                )
         if waiting is not None:
             yield waiting
         waiting = (first, stop, found)
@@ -171,8 +190,13 @@ def _chunk(
         return jax.vmap(at, out_axes=-1)(params, jnp.arange(count))
 
     found = jax.vmap(of_row)(rows, numbers)
-    if not summary:
-        return found
+    return _summary(found, picks) if summary else found
+
+
+@partial(jax.jit, static_argnums=1)
+def _summary(found: PyTree, picks: Picks | None) -> tuple[PyTree, PyTree, PyTree]:
+    """Mean, standard deviation, and the values or, with `picks`, their quantiles."""
+    count = jax.tree.leaves(found)[0].shape[-1]
     mean = jax.tree.map(lambda each: each.mean(axis=-1), found)
     sd = jax.tree.map(lambda each: each.std(axis=-1, ddof=min(1, count - 1)), found)
     if picks is None:

@@ -139,11 +139,10 @@ def prepared(request: Request, near_mode: bool = False) -> tuple[Request, Proble
             problem, ready = adaptation.adapt(problem, ready, plan, request.params)
         elif "sampler" in left_out:
             ready = adaptation.spread_out(problem, ready, plan)
-    if "sampler" in left_out:
-        if "num_burnin" in left_out:
-            plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
-        if "thin" in left_out:
-            plan = plan._replace(thin=defaults.default_thin(ready.sampler, ready.thin))
+    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.is_exact):
+        plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
+    if {"sampler", "thin"} <= left_out:
+        plan = plan._replace(thin=defaults.default_thin(ready.sampler, ready.thin))
     if "estimator" in left_out:
         request = request._replace(estimator=ready.estimator)
     words = defaults.in_words(

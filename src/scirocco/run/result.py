@@ -23,6 +23,7 @@ from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
 from scirocco.run.predicting import Predictions, predict
 from scirocco.run.records import kind_of, method_of
+from scirocco.run.rowwise import draws_and_rows, simulator
 from scirocco.run.rowwise import log_likelihood as log_likelihoods
 from scirocco.types import Data, Params, PyTree
 
@@ -209,7 +210,7 @@ class Run:
         *,
         log_likelihood: bool = False,
         observed_data: bool = False,
-        posterior_predictive: Callable[..., Any] | None = None,
+        posterior_predictive: Callable[..., Any] | bool | None = None,
         data: Data | None = None,
         model: Any = None,
         seed: int = 0,
@@ -230,10 +231,10 @@ class Run:
             Add the log likelihood of every row at every draw, (chain, draw, row), for `arviz.loo` and `arviz.compare`.
             It is large: `sc.analysis.loo` and `sc.analysis.compare` do not need it.
         observed_data
-            Add the rows to the group observed_data.
+            Add the rows to the group observed_data; for models of PyMC and NumPyro also the observed variables by name.
         posterior_predictive
             `simulate(params, row, key)`, as for `sc.analysis.predictive_check`: add its results at every draw, as
-            `prediction`, or by the names of the dict that it returns.
+            `prediction`, or by the names of the dict that it returns. True: as the model draws new observations.
         data, model
             Rows, if not those of the run; and for a run that was loaded, its data and model. Derived quantities, dims
             and coords are those of the model.
@@ -254,8 +255,8 @@ class Run:
 
     def predict(
         self,
-        function: Callable[..., Any],
-        rows: Data,
+        function: Callable[..., Any] | None = None,
+        rows: Data | None = None,
         *,
         interval: float | None = 0.9,
         num_draws: int | None = None,
@@ -270,15 +271,18 @@ class Run:
         function
             `function(params, row)` of one draw and one row, as a log likelihood: returns an array, or a dict of arrays.
             `function(params, row, key)` may draw new observations; the interval is then one for those. For a
-            regression, `params` are its draws in the units of the columns, `{"coef": ..., "intercept": ...}`.
+            regression, `params` are its draws in the units of the columns, `{"coef": ..., "intercept": ...}`. By
+            default new observations, as the model draws them (`simulate` of `sc.Model`; models of PyMC and NumPyro).
         rows
             Arrays, a path or a source, like the data of a run; columns that the function does not use may be missing.
+            By default the rows of the run.
         interval
             The probability of the central interval; None: none, which is faster.
         num_draws
             At most so many draws, as many of each chain and spread evenly; by default 1,000.
         seed
-            For functions that take a key. A row's numbers depend on seed, row and draw alone.
+            For functions that take a key. A row's numbers depend on seed, row and draw alone; those that PyMC draws,
+            also on the number of rows.
         to
             A folder to write the results to, for more rows than fit into memory; `sc.data.open` reads it.
         overwrite
@@ -299,11 +303,12 @@ class Run:
         Predictions(3 rows, 1,000 of 4,000 draws, 90 % interval)
         """
         self._need_draws()
-        draws = self.draws if self.converted is None else self.converted[0]
+        function = simulator(self, function, "run.predict()")
+        draws, source = draws_and_rows(self, rows, "run.predict()")
         return predict(
             draws,
             function,
-            rows,
+            source,
             interval=interval,
             num_draws=num_draws,
             seed=seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.data import FolderWriter, as_source
+from scirocco.data import ArraySource, FolderWriter, as_source
 from scirocco.data.arrays import RowSource
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -163,15 +163,44 @@ def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, R
 def draws_and_rows(run: Any, data: Data | None, who: str) -> tuple[PyTree, RowSource]:
     """Draws and rows in the same units: those of the user if the rows are given."""
     converted = getattr(run, "converted", None)
-    if data is not None:
-        return (draws_of(run) if converted is None else converted[0]), as_source(data)
     origin = getattr(run, "origin", None)
+    if data is not None:
+        groups = None if origin is None else getattr(origin.model, "groups", None)
+        return (draws_of(run) if converted is None else converted[0]), _with_labels(data, groups)
     if origin is None or converted is not None or origin.source.sums_up:
         raise InvalidValueError(
             f"{who} requires the rows: pass `data`, in your units (a run that was loaded, the run of a fitted model "
             "and plain draws do not have them)."
         )
+    if getattr(origin.model, "groups", None) is not None:
+        raise InvalidValueError(
+            f"{who} requires the rows: the run has them by group. Pass the data that you sampled with."
+        )
     return draws_of(run), origin.source
+
+
+def _with_labels(data: Data, groups: str | None) -> RowSource:
+    """The rows; labels of groups may be texts, which only functions on the host can read."""
+    if (
+        not isinstance(data, Mapping)
+        or groups not in data
+        or np.asarray(data[groups]).dtype.kind not in "OUS"
+    ):
+        return as_source(data)
+    rest = as_source({name: column for name, column in data.items() if name != groups})
+    return ArraySource({**rest.read(0, rest.num_rows), groups: np.asarray(data[groups]).astype(str)})
+
+
+def simulator(run: Any, given: Any, who: str) -> Any:
+    """The function that was given, or how the model of the run draws new outcomes."""
+    known = run.known_model(None) if given is None and hasattr(run, "known_model") else None
+    found = given if given is not None else getattr(known, "simulate", None)
+    if found is None:
+        raise InvalidTypeError(
+            f"{who}: the run does not know how outcomes are drawn. Pass a function simulate(params, row, key) that "
+            "draws the outcome of one row, or give it to the model: sc.Model(..., simulate=...)."
+        )
+    return found
 
 
 @partial(jax.jit, static_argnums=0)

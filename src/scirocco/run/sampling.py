@@ -17,7 +17,14 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import arguments, family, setup
 from scirocco.run import chains as _chains
-from scirocco.run.defaults import BURNIN, default_estimator, default_lengths, default_sampler, drive_of
+from scirocco.run.defaults import (
+    BURNIN,
+    default_estimator,
+    default_lengths,
+    default_sampler,
+    drive_of,
+    read_if_few,
+)
 from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
@@ -92,12 +99,13 @@ def sample(
         likelihoods that take a key, and networks.
     num_samples, num_burnin, thin
         Draws kept in each chain (by default 1,000 when you omit the sampler, which makes them nearly independent, and
-        fewer above 50,000 parameters, for their memory; else 10,000); steps made before the first draw ("auto", the
-        default when you omit the sampler: as many as make the start irrelevant; otherwise 0); steps per kept draw (by
-        default as many as make draws nearly independent when you omit the sampler, else 1).
+        for exact samplers such as `sc.NUTS()` and `sc.SMH()`; fewer above 50,000 parameters, for their memory; else
+        10,000); steps made before the first draw ("auto", the default when you omit the sampler: as many as make the
+        start irrelevant; 100 for exact samplers; otherwise 0); steps per kept draw (by default as many as make draws
+        nearly independent when you omit the sampler, else 1).
     num_chains
-        Independent chains; by default 4 when you omit the sampler, else 1. Without a sampler they start at different
-        points around the mode, further apart than the posterior is wide.
+        Independent chains; by default 4 when you omit the sampler and for exact samplers, else 1. Without a sampler
+        they start at different points around the mode, further apart than the posterior is wide.
     seed
         The same seed, configuration and machine give the same draws.
     store
@@ -200,12 +208,14 @@ def sample(
     left_sampler = sampler is None
     if sampler is None:
         _refuse_half(params)
+    if sampler is None and estimator is None and devices is None and client is None:
+        source = read_if_few(source)
     if sampler is None:
         exact = estimator is None or estimator.is_exact
         sampler = default_sampler(model, source if exact else None, params, devices)
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
-    _check_keeping(model, sampler, keep_gradients)
+    _check_keeping(model, sampler, keep_gradients, plan.keeping)
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
     request = Request(
@@ -370,7 +380,9 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
         )
 
 
-def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool) -> None:
+def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, keeping: Keeping) -> None:
+    if (average := keeping.reducing.average(None)) is not None:
+        sampler.averaging(average)
     if keep_gradients and sampler.driven_by == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so a draw has no single gradient to keep."

@@ -13,10 +13,10 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.precision import products_of
+from scirocco.estimators.precision import ShortSums, products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
-from scirocco.samplers import Expansion, Gradient, Sampler
+from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -143,19 +143,21 @@ class Together(Scheme):
         """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
         target = parts.target(model)
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
-
+        summand = target.summand
+        if context.batch.by_columns and probe is None:
+            summand = ShortSums(summand)
         more: dict[str, PyTree] = {}
         if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
         of = (memory, context, parts.sampler.noise_kind)
         with products_of(parts.estimator):
             if probe is None:
-                estimate, updated = parts.estimator.estimate(target.summand, position, *of)
+                estimate, updated = parts.estimator.estimate(summand, position, *of)
                 drive = target.combine(position, estimate.total)
             else:
 
                 def total(at: Params) -> tuple[PyTree, tuple[Estimate, PyTree]]:
-                    estimate, updated = parts.estimator.estimate(target.summand, at, *of)
+                    estimate, updated = parts.estimator.estimate(summand, at, *of)
                     return target.combine(at, estimate.total), (estimate, updated)
 
                 drive, tangent, (estimate, updated) = jax.jvp(total, (position,), (probe,), has_aux=True)
@@ -184,7 +186,6 @@ class Together(Scheme):
     def _followed(self, model: Posterior, parts: Parts, state: KernelState, noise: PyTree) -> Any:
         """The state of a sampler that uses the estimator's expansion, and single batches for what that leaves out."""
         summand, memory, estimator = parts.target(model).summand, state.memory, parts.estimator
-        known = {name: getattr(memory, name) for name in Expansion._fields if name != "order"}
         first = jnp.zeros((), jnp.int32)
 
         def remainder(position: Params, key: Key) -> Gradient:
@@ -192,8 +193,7 @@ class Together(Scheme):
             with products_of(estimator):
                 return known_gradient(estimator.remainder(summand, position, memory, batch))
 
-        expansion = Expansion(**known, order=estimator.order or 1)
-        return parts.sampler.follow(state.sampler, expansion, remainder, noise, state.number)
+        return parts.sampler.follow(state.sampler, memory.expansion, remainder, noise, state.number)
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""

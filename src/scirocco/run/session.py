@@ -174,12 +174,10 @@ class Session:
 
     def _chunk(self) -> None:
         burning, thin = self.step < self.plan.num_burnin, self.plan.thin
-        (steps,) = self._agreed(self.chains.promised or self._next_steps(self.step, self.made))
+        known = self.chains.promised or (self._next_steps(self.step, self.made),)
+        (steps,) = self._agreed(known[0])
         after, made = self.step + steps, self.made + (0 if burning else steps // thin)
-        sampling = self.plan.num_burnin <= after < self.plan.num_steps
-        self.chains.promised = (
-            self._next_steps(after, made) if self.timing and sampling and self.chains.makes_ahead else 0
-        )
+        self.chains.promised = self._promises(known[1:], after, made)
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, NEVER if burning else thin)
         seconds = time.perf_counter() - begin
@@ -201,6 +199,23 @@ class Session:
             self.status = "stopped"
         if due and self.bad is None:
             self.commit()
+
+    def _promises(self, known: tuple[int, ...], step: int, made: int) -> tuple[int, ...]:
+        """The steps of the chunks after this one, of which some are `known`: enough for a third of a second.
+
+        Short chunks (many chains) then need not wait until the draws before have reached the host.
+        """
+        promised = list(known)
+        step, made = step + sum(known), made + sum(known) // self.plan.thin
+        while (
+            self.timing
+            and len(promised) < self.chains.most_ahead
+            and self.plan.num_burnin <= step < self.plan.num_steps
+            and (not promised or sum(promised) < self.rate * _CHUNK_SECONDS)
+        ):
+            promised.append(self._next_steps(step, made))
+            step, made = step + promised[-1], made + promised[-1] // self.plan.thin
+        return tuple(promised)
 
     def _next_steps(self, step: int, made: int) -> int:
         """The number of steps that takes about a third of a second, in whole draws, within the buffers."""

@@ -93,6 +93,7 @@ def compose(
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
+    arguments.check_independence(sampler, estimator)
     arguments.check_auxiliary(sampler, estimator, spread)
     arguments.check_trajectory(model, sampler, estimator, resident and not spread)
     arguments.check_expansion(model, sampler, estimator, resident and not spread)
@@ -252,9 +253,7 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs_expansion:
-        arguments.check_cost_and_prior(
-            model, parts.sampler, prepared.memory, parts.estimator.order or 1, num_rows
-        )
+        arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
 

@@ -28,9 +28,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._expansion import Expansion
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
 from scirocco.samplers.linear import Setting
@@ -65,63 +65,8 @@ class Gradient(NamedTuple):
     """The auxiliary draws of the rows of the batch used for `total`, leaves (row, ...) (`needs_auxiliary`)."""
 
 
-class Expansion(NamedTuple):
-    """A quadratic expansion of the log posterior, and a bound for what it leaves out (`needs_expansion`).
-
-    In coordinates u of θ = θ̂ + L u. Every estimate of the remainder's gradient, pulled back to u, is at most
-    C |u|^order + `allowance` long, and every estimate of its value at most C |u|^(order+1) / (order+1) +
-    `value_allowance`: samplers see neither rows nor how the bound was found.
-    """
-
-    centre: Params
-    factor: Array
-    inverse: Array
-    slope: Array
-    curvature: Array
-    bound: Array
-    allowance: Array
-    value_allowance: Array
-    order: int
-
-    def coordinates(self, position: Params) -> Array:
-        """U of a position."""
-        return _product(self.inverse, ravel_pytree(_tree.subtract(position, self.centre))[0])
-
-    def position(self, place: Array) -> Params:
-        """The position at u."""
-        return _tree.add(self.centre, ravel_pytree(self.centre)[1](_product(self.factor, place)))
-
-    def pulled(self, gradient: PyTree) -> Array:
-        """Lᵀ g."""
-        return _product(self.factor.T, ravel_pytree(gradient)[0])
-
-    def bend(self, direction: Array) -> Array:
-        """The Hessian times a direction."""
-        return _product(self.curvature, direction)
-
-    def gradient(self, place: Array) -> Array:
-        """The gradient of the expansion."""
-        return self.slope + self.bend(place)
-
-    def limit(self, place: Array, time: Array, speed: Array) -> Array:
-        """The bound at all places that are reached from u in this time."""
-        return self.bound * (jnp.linalg.norm(place) + time * speed) ** self.order + self.allowance
-
-    def proposal_time(self, place: Array, speed: Array, times: Array, waits: Array) -> Array:
-        """The first time of a Poisson process whose rate is `times` the limit at each time, from two waits."""
-        start, power = jnp.linalg.norm(place), self.order + 1
-        inside = start**power + power * speed * waits[0] / (times * self.bound)
-        growing = (inside ** (1 / power) - start) / speed
-        return jnp.minimum(growing, waits[1] / (times * self.allowance))
-
-    def value_limit(self, place: Array) -> Array:
-        """The bound of the remainder's value."""
-        power = self.order + 1
-        return self.bound / power * jnp.linalg.norm(place) ** power + self.value_allowance
-
-
-def _product(matrix: Array, vector: Array) -> Array:
-    return jnp.matmul(matrix, vector, precision="highest")
+Average = Callable[[Params, Params, Params], PyTree]
+"""`average(origin, start, end)`: what is averaged along a straight line, at a step that started at `origin`."""
 
 
 class Scales(NamedTuple):
@@ -227,9 +172,19 @@ class Sampler(abc.ABC):
     """The coordinates of the measurement for `resolve`: the parameters' own, or those of `Preconditioned`."""
 
     @property
+    def needs_independent_batches(self) -> bool:
+        """Whether batches must be independent of each other, instead of without replacement over an epoch."""
+        return False
+
+    @property
     def needs_curvature(self) -> bool:
         """Whether each step needs the diagonal of the Hessian."""
         return False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the posterior is its stationary distribution, for any step size: a Metropolis step or events."""
+        return self.needs_trajectory or self.needs_expansion
 
     @property
     def has_one_scale(self) -> bool:
@@ -381,6 +336,17 @@ class Sampler(abc.ABC):
         `remainder(position, key)` estimates what the expansion leaves out, from rows that the key determines.
         """
         raise NotImplementedError(f"{type(self).__name__} needs no expansion")
+
+    def averaging(self, average: Average) -> Sampler:
+        """The same sampler, which also averages along its path; see `path`."""
+        raise InvalidValueError(
+            f"sc.reducers.PathMoments averages along a path, and {type(self).__name__} only makes draws: use "
+            "sc.reducers.Moments(), or sampler=sc.ZigZag() or sc.BouncyParticle()."
+        )
+
+    def path(self, state: Any) -> PyTree:
+        """The averages along the path of the last step, for samplers that have one, if a reducer uses it."""
+        return None
 
     def stats(self, state: Any) -> dict[str, Array]:
         """Scalars to store with every draw."""

@@ -27,7 +27,7 @@ _SKEW = np.array([[0.0, 1.0], [-1.0, 0.0]])
 
 
 class Process:
-    """A drift, a diffusion matrix and a log density of an array of one or two numbers."""
+    """A drift, a diffusion matrix and a log density of an array of some numbers."""
 
     def __init__(
         self,
@@ -35,14 +35,12 @@ class Process:
         diffusion: Any,
         log_density: Callable[[Array], Any],
         at: Sequence[Any],
-        extent: float,
+        extent: float = 12.0,
     ):
         self.points = [jnp.asarray(point, jnp.result_type(float)) for point in at]
         shape = self.points[0].shape
-        if shape not in ((1,), (2,)) or any(point.shape != shape for point in self.points):
-            raise InvalidTypeError(
-                f"from_drift solves for Q in one and two dimensions: points must have shape (1,) or (2,), got {shape}."
-            )
+        if len(shape) != 1 or any(point.shape != shape for point in self.points):
+            raise InvalidTypeError(f"points of a process must be arrays of one shape (d,), got {shape}.")
         self.size, self.extent = shape[0], extent
         self.log_density = lambda x: jnp.squeeze(jnp.asarray(log_density(x)))
         self.drift = lambda x: jnp.asarray(drift(x)).reshape(shape)
@@ -91,26 +89,39 @@ class Process:
             left = left - turned - jnp.einsum("ijj->i", jax.jacfwd(self.curl)(x))
         return jnp.max(jnp.abs(left)), jnp.max(jnp.abs(self.drift(x)))
 
-    def check(self) -> None:
-        """Raise an error unless the density is stationary and Q was found."""
+    def leakage(self) -> float:
+        """How much of the probability current leaks, at worst: 0 up to rounding if the density is stationary."""
 
         def measured(x: Array) -> tuple[Array, ...]:
-            return self.flow(x), *self.leak(x), *self.missed(x)
+            return self.flow(x), *self.leak(x), jnp.max(jnp.abs(self.drift(x)))
 
-        flows, leaks, terms, missed, lengths = map(
-            np.asarray, jax.jit(jax.vmap(measured))(jnp.stack(self.points))
-        )
+        flows, leaks, terms, lengths = map(np.asarray, jax.jit(jax.vmap(measured))(jnp.stack(self.points)))
         scale = max(1e-6, float(lengths.max()))
-        worst = np.max(np.abs(flows)) / scale
-        if self.size == 2:
-            worst = np.max(leaks / np.maximum(terms, 1e-3 * scale))
-        if not worst <= _TOLERANCE:
-            raise InvalidValueError(
-                f"the process does not have this stationary density: its probability current leaks by "
-                f"{100 * worst:.2g} % of its terms, so no D and Q describe it. Check the drift (does it contain ∇·D?), "
-                "the diffusion, and the log density."
+        if self.size == 1:  # a current that does not leak is constant, and 0 far away
+            return float(np.max(np.abs(flows)) / scale)
+        return float(np.max(leaks / np.maximum(terms, 1e-3 * scale)))
+
+    def problem(self, worst: float) -> str:
+        """Why the density is not stationary if so much of its current leaks; "" if it is."""
+        if worst <= _TOLERANCE:
+            return ""
+        return (
+            f"the process does not have this stationary density: its probability current leaks by {100 * worst:.2g} % "
+            "of its terms, so no D and Q describe it. Check the drift (does it contain ∇·D?), the diffusion, and the "
+            "log density."
+        )
+
+    def check(self) -> None:
+        """Raise an error unless the density is stationary and Q was found."""
+        if self.size > 2:
+            raise InvalidTypeError(
+                f"from_drift solves for Q in one and two dimensions, and points have {self.size} numbers. "
+                "sc.verify_recipe(drift, points, log_density, diffusion=D) tests stationarity in any dimension."
             )
-        error = float(missed.max()) / scale
+        if words := self.problem(self.leakage()):
+            raise InvalidValueError(words)
+        missed, lengths = map(np.asarray, jax.jit(jax.vmap(self.missed))(jnp.stack(self.points)))
+        error = float(missed.max()) / max(1e-6, float(lengths.max()))
         if not error <= _TOLERANCE:
             raise InvalidValueError(
                 f"Q could not be computed: -(D + Q)∇H + Γ differs from the drift by {100 * error:.2g} %. Pass "

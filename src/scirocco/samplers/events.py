@@ -17,10 +17,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks
+from scirocco._expansion import Expansion
 from scirocco._random import normal
-from scirocco._tree import pytree_dataclass
+from scirocco._tree import derived, pytree_dataclass, rebuilt
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Expansion, Gradient, Sampler
+from scirocco.samplers.base import Average, Gradient, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 Remainder = Callable[[Params, Key], Gradient]
@@ -40,6 +41,8 @@ class EventState(NamedTuple):
     """Looks at rows."""
     tightness: Array
     """The largest remainder over its bound; a number above 1 is an error."""
+    path: PyTree = None
+    """Averages along the path since the last step, if a reducer uses them."""
 
 
 class _Path(NamedTuple):
@@ -52,6 +55,7 @@ class _Path(NamedTuple):
     events: Array
     rows: Array
     tightness: Array
+    integrals: PyTree = None
 
 
 class ExpansionSampler(Sampler):
@@ -91,6 +95,9 @@ class ExpansionSampler(Sampler):
 class _EventSampler(ExpansionSampler):
     """Straight lines, and events that change the velocity; draws are positions at equal times."""
 
+    average: Any = None
+    """What a reducer averages along the path, if any (`averaging`)."""
+
     def __post_init__(self) -> None:
         if not isinstance(self.step_size, jax.Array):
             _checks.positive(self.step_size, "step_size")
@@ -108,7 +115,30 @@ class _EventSampler(ExpansionSampler):
         flat = ravel_pytree(params)[0]
         zero = jnp.zeros((), jnp.int32)
         velocity = self.fresh(key, flat.size, flat.dtype)
-        return EventState(params, velocity, zero, zero, jnp.zeros((), jnp.float32))
+        return EventState(params, velocity, zero, zero, jnp.zeros((), jnp.float32), self._zeros(params))
+
+    def averaging(self, average: Average) -> Any:
+        """The same process; its integrals are exact where `average` is exact for each straight line."""
+        return rebuilt(self, average=average)
+
+    def path(self, state: EventState) -> PyTree:
+        """The averages since the last step."""
+        return state.path
+
+    def _zeros(self, params: Params) -> PyTree:
+        if self.average is None:
+            return None
+        spec = jax.eval_shape(self.average, params, params, params)
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), spec)
+
+    def _integrated(self, before: _Path, after: _Path, expansion: Expansion, origin: Params) -> _Path:
+        """The path with the integrals over its last straight line."""
+        if self.average is None:
+            return after
+        time = before.left - after.left
+        found = self.average(origin, expansion.position(before.place), expansion.position(after.place))
+        integrals = jax.tree.map(lambda sum_, mean: sum_ + time * mean, before.integrals, found)
+        return after._replace(integrals=integrals)
 
     def follow(
         self, state: EventState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
@@ -124,6 +154,7 @@ class _EventSampler(ExpansionSampler):
             zero,
             zero,
             jnp.zeros((), dtype),
+            self._zeros(state.position),
         )
 
         def one(path: _Path) -> _Path:
@@ -131,7 +162,8 @@ class _EventSampler(ExpansionSampler):
                 found = remainder(expansion.position(place), jax.random.fold_in(key, 2 * path.proposals + 1))
                 return expansion.pulled(found.total)
 
-            return self.event(path, expansion, look, jax.random.fold_in(key, 2 * path.proposals))
+            after = self.event(path, expansion, look, jax.random.fold_in(key, 2 * path.proposals))
+            return self._integrated(path, after, expansion, state.position)
 
         def unfinished(path: _Path) -> Array:
             return (path.left > 0) & ~(path.tightness > 1 + _TOLERATED)
@@ -139,9 +171,9 @@ class _EventSampler(ExpansionSampler):
         end = jax.lax.while_loop(unfinished, one, begin)
         wrong = ~(end.tightness <= 1 + _TOLERATED)
         place = jnp.where(wrong, jnp.nan, end.place)
-        return EventState(
-            expansion.position(place), end.velocity, end.events, end.rows, end.tightness.astype(jnp.float32)
-        )
+        means = jax.tree.map(lambda sum_: sum_ / begin.left, end.integrals)
+        tightness = end.tightness.astype(jnp.float32)
+        return EventState(expansion.position(place), end.velocity, end.events, end.rows, tightness, means)
 
     def stats(self, state: EventState) -> dict[str, Array]:
         """Events, looks at rows, and how tight the bound is."""
@@ -189,6 +221,7 @@ class ZigZag(_EventSampler):
     """
 
     step_size: Any = 1.0
+    average: Any = derived(default=None, init=False)
 
     def fresh(self, key: Key, size: int, dtype: Any) -> Array:
         """Random signs."""
@@ -253,6 +286,7 @@ class BouncyParticle(_EventSampler):
 
     step_size: Any = 1.0
     refresh: Any = 1.0
+    average: Any = derived(default=None, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -412,14 +446,14 @@ def advanced(
     path: _Path, time: Array, place: Array, velocity: Array, turned: Array, looks: Array, ratio: Array
 ) -> _Path:
     """The path after one event or proposal."""
-    return _Path(
-        place,
-        velocity,
-        path.left - time,
-        path.proposals + 1,
-        path.events + turned.astype(jnp.int32),
-        path.rows + looks.astype(jnp.int32),
-        jnp.where(jnp.isnan(ratio), jnp.nan, jnp.maximum(path.tightness, ratio)),
+    return path._replace(
+        place=place,
+        velocity=velocity,
+        left=path.left - time,
+        proposals=path.proposals + 1,
+        events=path.events + turned.astype(jnp.int32),
+        rows=path.rows + looks.astype(jnp.int32),
+        tightness=jnp.where(jnp.isnan(ratio), jnp.nan, jnp.maximum(path.tightness, ratio)),
     )
 
 

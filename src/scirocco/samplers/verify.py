@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import matrices
+from scirocco.samplers.drift import Process
 from scirocco.samplers.matrices import POSITION, State, Varying
 from scirocco.types import Array, Key, Params, PyTree
 
@@ -52,23 +53,31 @@ class Verification:
 
 
 def verify_recipe(
-    recipe: Recipe,
+    recipe: Recipe | Callable[[Array], Any],
     at: Sequence[Params],
     log_density: Callable[[Params], Any] | None = None,
     seed: int = 0,
+    *,
+    diffusion: Any = None,
 ) -> Verification:
     """Check a recipe at some points: D ⪰ 0, Q skew-symmetric, Γ, and the stationarity of the target.
+
+    Or check any process dz = f(z) dt + √(2D) dW, in any dimension: pass its drift f in place of the recipe, and D.
 
     Parameters
     ----------
     recipe
-        An `sc.Recipe`, or a sampler built from one (`sc.SGRLD`, `sc.SGRHMC`, ...).
+        An `sc.Recipe`, or a sampler built from one (`sc.SGRLD`, `sc.SGRHMC`, ...); or a drift f(z), a function of an
+        array (d,).
     at
         Points (parameters) at which to check; the auxiliaries are drawn at random. A state has at most 64 numbers.
     log_density
-        The log posterior to use. Any smooth one gives the same result; by default -Σ (θ²/2 + 0.3 sin θ).
+        The log posterior to use. For a recipe any smooth one gives the same result; by default
+        -Σ (θ²/2 + 0.3 sin θ). For a drift it is required: that of the density whose stationarity is tested.
     seed
         Random seed of the auxiliaries.
+    diffusion
+        D of a drift: a number, a matrix, or a function of z.
 
     Examples
     --------
@@ -79,11 +88,23 @@ def verify_recipe(
     - Q is not skew-symmetric: Q[0,1] + Q[1,0] = 2.
     >>> sc.verify_recipe(sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2), points).ok
     True
+
+    A drift that forgot ∇·D = 2z:
+
+    >>> normal = lambda z: -0.5 * jnp.sum(z**2)
+    >>> forgot = lambda z: -(1.0 + z**2) * z
+    >>> sc.verify_recipe(forgot, points, normal, diffusion=lambda z: jnp.diag(1.0 + z**2)).ok
+    False
+    >>> sc.verify_recipe(lambda z: forgot(z) + 2 * z, points, normal, diffusion=lambda z: jnp.diag(1.0 + z**2)).ok
+    True
     """
-    if not hasattr(recipe, "diffusion_blocks"):
-        raise InvalidTypeError(f"verify_recipe requires a sc.Recipe, got {type(recipe).__name__}.")
     if isinstance(at, (Mapping, str)) or not isinstance(at, Sequence) or not at:
         raise InvalidTypeError("`at` must be a list of points, each like the parameters.")
+    if not hasattr(recipe, "diffusion_blocks"):
+        return _verify_process(recipe, at, log_density, diffusion)
+    recipe = cast("Recipe", recipe)
+    if diffusion is not None:
+        raise InvalidTypeError("`diffusion` is the D of a bare drift; a recipe has its own.")
     problems: dict[str, None] = {}
     residual = 0.0
     states = [
@@ -102,6 +123,31 @@ def verify_recipe(
         problems |= dict.fromkeys(text for text in found if text.partition(":")[0] not in known)
         residual = max(residual, here)
     return Verification(tuple(problems), residual)
+
+
+def _verify_process(
+    drift: Any, at: Sequence[Params], log_density: Callable[[Params], Any] | None, diffusion: Any
+) -> Verification:
+    """Check a drift without a recipe."""
+    if not callable(drift):
+        raise InvalidTypeError(
+            f"verify_recipe requires a sc.Recipe or a drift f(z), got {type(drift).__name__}."
+        )
+    if log_density is None or diffusion is None:
+        raise InvalidTypeError(
+            "a bare drift does not say which density it should have: pass verify_recipe(drift, at, log_density, "
+            "diffusion=D)."
+        )
+    process = Process(drift, diffusion, log_density, at)
+    if process.size > _LARGEST:
+        raise InvalidValueError(
+            f"a point has {process.size} numbers; verify_recipe allows {_LARGEST} at most."
+        )
+    matrices_at = [np.asarray(process.diffusion(point), np.float64) for point in process.points]
+    problems = dict.fromkeys(text for matrix in matrices_at for text in _diffusion_problems(matrix)[:1])
+    residual = process.leakage()
+    words = process.problem(residual)
+    return Verification((*list(problems)[:1], *([words] if words else [])), residual)
 
 
 def _random_state(recipe: Recipe, params: Params, key: Key) -> State:

@@ -18,6 +18,7 @@ from scirocco.types import Array, Key, Params, PyTree
 
 _REFRESH_STEPS = 20
 _MARGIN = 2.0
+_LEAST_NOISE = 0.05
 
 Numbers = Array | np.ndarray
 
@@ -68,6 +69,10 @@ class SCIRCV(Sampler):
         are batches in a pass over the data, at least 20, so that renewals cost as much as the batches.
     refresh_size
         Rows for a renewal; by default all.
+    corrected
+        Whether the bias that is left is removed from mean and variance (False: the process of the paper). θ then has
+        mean and variance a like Gamma(a, 1), up to errors of order Var(â)²/(a - 1)⁴; see `correction`. Requires
+        observed counts and independent batches: `sc.Minibatch(n, sampling="without_replacement")`, the default then.
 
     Examples
     --------
@@ -82,6 +87,7 @@ class SCIRCV(Sampler):
     parametrization: int = static(default=2)
     refresh_every: int | None = static(default=None)
     refresh_size: int | None = static(default=None)
+    corrected: bool = static(default=False)
 
     def __post_init__(self) -> None:
         if self.step_size is not None:
@@ -94,10 +100,17 @@ class SCIRCV(Sampler):
             raise InvalidValueError(
                 f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization}."
             )
+        if not isinstance(self.corrected, bool):
+            raise InvalidTypeError(f"`corrected` of SCIRCV must be True or False, got {self.corrected!r}.")
         if self.refresh_every is not None:
             _checks.positive_int(self.refresh_every, "refresh_every", minimum=0)
         if self.refresh_size is not None:
             _checks.positive_int(self.refresh_size, "refresh_size")
+
+    @property
+    def needs_independent_batches(self) -> bool:
+        """Whether it is corrected: the recursions assume them."""
+        return self.corrected
 
     def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
         """Fill in the default: renewals cost as much as the batches, and are only for latent counts."""
@@ -139,10 +152,28 @@ class SCIRCV(Sampler):
         parts = zip(*map(jax.tree.leaves, (*leaves, self.sizes(position, number))), strict=True)
         chosen = [controlled(self.parametrization, *part) for part in parts]
         times, rates, used = (jax.tree.unflatten(treedef, list(some)) for some in zip(*chosen, strict=True))
-        moved = transition(noise, position, gradient.total, times, rates)
+        if self.corrected:
+            moved = self._corrected(noise, position, gradient, times, rates, number)
+        else:
+            moved = transition(noise, position, gradient.total, times, rates)
         counts = [(jnp.sum(leaf), leaf.size) for leaf in jax.tree.leaves(used)]
         share = sum(count for count, _ in counts) / sum(size for _, size in counts)
         return ControlledState(moved, jnp.asarray(share, jnp.float32))
+
+    def _corrected(
+        self, key: Key, position: Params, gradient: Gradient, times: PyTree, rates: PyTree, number: Array
+    ) -> Params:
+        """The transition with corrected shape and noise: that of θ/s with the shape (â + shift)/s."""
+        assert gradient.reference is not None
+        treedef = jax.tree.structure(position)
+        leaves = (gradient.reference.total, gradient.reference.variance, self.sizes(position, number))
+        parts = zip(*map(jax.tree.leaves, leaves), strict=True)
+        found = [correction(self.parametrization, *part) for part in parts]
+        shift, scale = (jax.tree.unflatten(treedef, list(some)) for some in zip(*found, strict=True))
+        shapes = jax.tree.map(lambda a, d, s: jnp.maximum(a + d, 0.0) / s, gradient.total, shift, scale)
+        scaled = jax.tree.map(lambda log, s: log - jnp.log(s), position, scale)
+        moved = transition(key, scaled, shapes, times, rates)
+        return jax.tree.map(lambda log, s: log + jnp.log(s), moved, scale)
 
     def stats(self, state: ControlledState) -> dict[str, Array]:
         """The share of components that use the control variate."""
@@ -159,6 +190,45 @@ def controlled(
     if parametrization == 2:
         return jnp.broadcast_to(step, rate.shape), rate, used
     return jnp.where(rate > 0.0, step / jnp.where(rate > 0.0, rate, 1.0), step), rate, used
+
+
+def correction(parametrization: int, reference: Array, variance: Array, step: Array) -> tuple[Array, Array]:
+    r"""Shift δ of the shape and scale s of the noise with which θ has mean and variance a in the limit.
+
+    dθ = (â + δ - b̂θ) dt + √(2sθ) dW for a time t has, with e = e^(-b̂t) and g = (1 - e)/b̂, the recursions
+
+        m' = E[e] m + E[(â + δ) g],   V' = E[e²] V + s (2 E[eg] m + E[(â + δ) g²]) + Var(e m + (â + δ) g)
+
+    for independent batches (`theory.recursions`). m = a is a fixed point of the first for one δ, V = a of the second
+    for one s. The expectations are those over two points with the mean, the variance and the skewness of â (that of
+    a Poisson count), so that the error is of order Var(â)². s is at least 1/20: where the minibatch noise alone has
+    more than the variance of the target (a step that is far too long), part of it is left.
+    """
+    step = jnp.asarray(step, reference.dtype)
+    sd = jnp.sqrt(jnp.maximum(variance, 0.0))
+    skewness = jnp.minimum(sd / jnp.maximum(reference, 1e-6), 1e3)
+    root = jnp.sqrt(skewness**2 + 4.0)
+    chances = jnp.stack([(root - skewness), (root + skewness)]) / (2.0 * root)
+    points = reference + sd * 0.5 * jnp.stack([skewness + root, skewness - root])
+    times, rates, _ = controlled(parametrization, points, reference, variance, step)
+    decay, gain = jnp.exp(-rates * times), times * _mean_decay(rates * times)
+
+    def mean(values: Array) -> Array:
+        return jnp.sum(chances * values, axis=0)
+
+    lost = mean(-jnp.expm1(-rates * times))
+    shift = (reference * lost - mean(points * gain)) / mean(gain)
+    ends = decay * reference + (points + shift) * gain
+    moved = mean((ends - mean(ends)) ** 2)
+    noise = 2.0 * reference * mean(decay * gain) + mean((points + shift) * gain**2)
+    needed = reference * mean(-jnp.expm1(-2.0 * rates * times)) - moved
+    return shift, jnp.clip(needed / noise, _LEAST_NOISE, 1.0 / _LEAST_NOISE)
+
+
+def _mean_decay(x: Array) -> Array:
+    """(1 - e^(-x))/x, which is 1 at 0."""
+    small = jnp.abs(x) < 1e-4
+    return jnp.where(small, 1.0 - 0.5 * x, -jnp.expm1(-x) / jnp.where(small, 1.0, x))
 
 
 def control_is_stable(

@@ -43,6 +43,7 @@ def fitted() -> Any:
 # -- clusters --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", ["multinomial", "gaussian"])
 @pytest.mark.parametrize("sampler", ["collapsed", "gibbs", "scir"])
 def test_finds_separated_clusters(kind: str, sampler: str, seed: int) -> None:
@@ -555,6 +556,9 @@ def test_other_wrong_uses(fitted: Any) -> None:
     assert not hasattr(DPMixture(), "weights_")
     with pytest.raises(InvalidValueError, match="interval"):
         mixture.num_clusters(interval=1.5)
+    for call in (mixture.num_clusters, mixture.summary, mixture.intervals):
+        with pytest.raises(InvalidValueError, match=r"99.99 % requires at least \d+ draws"):
+            call(interval=0.9999)
     with pytest.raises(InvalidValueError, match="collapsed"):
         DPMixture(sampler="gibbs").partial_fit(X)
     for sampler in ("scir_cv", "sgrld"):
@@ -601,7 +605,7 @@ def test_intervals_of_clusters_hold_what_is_true(seed):
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.normal([-5, 0], 1, (60, 2)), rng.normal([5, 0], 1, (30, 2))])
     model = DPMixture("gaussian", num_samples=60, seed=seed).fit(rows, num_epochs=80, progress=False)
-    found = model.intervals(0.99)
+    found = model.intervals(0.95)
     assert set(found) == {"means", "precisions"} and model.base_ == "gaussian"
     low, high = found["means"]
     assert low.shape == model.means_.shape and (low <= high).all()
@@ -609,7 +613,7 @@ def test_intervals_of_clusters_hold_what_is_true(seed):
     for label, centre in zip(largest, (-5, 5), strict=True):
         assert low[label, 0] < model.means_[label, 0] < high[label, 0]
         assert abs(model.means_[label, 0] - centre) < 1 and high[label, 0] - low[label, 0] < 2
-    few = model.intervals(0.99, columns=[[1]] * len(low))["means"]
+    few = model.intervals(0.95, columns=[[1]] * len(low))["means"]
     np.testing.assert_allclose(few[0][:, 0], low[:, 1], rtol=1e-12)
     np.testing.assert_allclose(few[1][:, 0], high[:, 1], rtol=1e-12)
     assert model.draws_["weights"].shape[:2] == model.stats_["num_clusters"].shape

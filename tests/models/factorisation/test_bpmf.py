@@ -1,11 +1,14 @@
 """`BPMF`: fits, predictions against their formulas, users and items without ratings, recommendations, refusals."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
-from scirocco.models.factorisation import BPMF, results
+from scirocco.models.factorisation import BPMF, gibbs, results
+from scirocco.models.factorisation.density import TABLES, Law, Ratings
 from scirocco.models.factorisation.ratings import check_triples
 from scirocco.run import session
 from scirocco.samplers import SGLD
@@ -35,10 +38,11 @@ def fitted():
 
 def fit(**options):
     """With room for one user and one item more."""
-    model = BPMF(3, num_users=NUM_USERS + 1, num_items=NUM_ITEMS + 1, num_samples=40, batch_size=300)
-    return model.fit(*make_ratings(), num_epochs=3_000 * 300 / NUM_ROWS, progress=False, **options)
+    model = BPMF(3, num_users=NUM_USERS + 1, num_items=NUM_ITEMS + 1, num_samples=40, num_chains=1)
+    return model.fit(*make_ratings(), num_epochs=200, progress=False, **options)
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_it_learns(fitted):
     users, items, ratings = make_ratings()
     assert fitted.score(users, items, ratings) > 0.85
@@ -48,6 +52,63 @@ def test_it_learns(fitted):
     assert fitted.run_.draws["users"].shape == (1, 40, NUM_USERS + 1, 3)
     assert np.all(fitted.run_.draws["precisions"] > 0) and np.all(fitted.run_.draws["rating_precision"] > 0)
     assert fitted.offset_ == pytest.approx(ratings.mean(), rel=1e-5)
+
+
+def z_score(values, expected):
+    """Of the mean of independent values."""
+    values = np.asarray(values, np.float64)
+    return (values.mean() - expected) / (values.std(ddof=1) / np.sqrt(len(values)))
+
+
+@pytest.mark.law
+def test_a_sweep_keeps_the_joint_distribution(seed):
+    """Parameters from the prior, ratings from the model, two sweeps: the parameters still have the distribution of the
+    prior, and the ratings still belong to them."""
+    users, items, size, copies = 5, 3, 2, 4_000
+    law = Law(shape=6.0, rate=6.0, noise_shape=6.0, noise_rate=6.0)
+    rng = np.random.default_rng([seed, 23])
+    pairs = Ratings(
+        rng.integers(0, users - 1, 12), rng.integers(0, items, 12), np.arange(12.0)
+    )  # one user has none
+    data = gibbs.arranged(pairs, users, items, size)
+
+    def copy(key):
+        keys = jax.random.split(key, 8)
+        shapes = {
+            "users": (users, size),
+            "items": (items, size),
+            "user_bias": (users,),
+            "item_bias": (items,),
+        }
+        params = {"precisions": jax.random.gamma(keys[0], 6.0, (4,)) / 6.0}
+        params["rating_precision"] = jax.random.gamma(keys[1], 6.0) / 6.0
+        for number, name in enumerate(TABLES):
+            params[name] = (
+                jax.random.normal(keys[2 + number], shapes[name]) / params["precisions"][number] ** 0.5
+            )
+        mean = jnp.sum(params["users"][pairs.user] * params["items"][pairs.item], axis=1)
+        mean += params["user_bias"][pairs.user] + params["item_bias"][pairs.item]
+        values = mean + jax.random.normal(keys[6], (12,)) / params["rating_precision"] ** 0.5
+        sides = [side._replace(value=values[side.value.astype(int)]) for side in data[:2]]
+        mixed = data._replace(by_user=sides[0], by_item=sides[1])
+        params, _ = jax.lax.scan(
+            lambda now, key: (gibbs.sweep(law, mixed, now, key), None), params, jax.random.split(keys[7], 2)
+        )
+        fitted = jnp.sum(params["users"][pairs.user] * params["items"][pairs.item], axis=1)
+        fitted += params["user_bias"][pairs.user] + params["item_bias"][pairs.item]
+        return params, jnp.sum((values - fitted) ** 2) * params["rating_precision"]
+
+    params, misfit = jax.jit(jax.vmap(copy))(jax.random.split(jax.random.key(seed), copies))
+    for number, name in enumerate((*TABLES, "rating_precision")):
+        drawn = params["precisions"][:, number] if name in TABLES else params[name]
+        assert abs(z_score(drawn, 1.0)) < 5, name
+        assert abs(z_score((np.asarray(drawn, np.float64) - 1.0) ** 2, 1 / 6)) < 5, name
+        if name in TABLES:  # standardised entries are standard normal
+            standard = (
+                np.asarray(params[name], np.float64).reshape(copies, -1) ** 2 * np.asarray(drawn)[:, None]
+            )
+            assert abs(z_score(standard.mean(axis=1), 1.0)) < 5, name
+    assert abs(z_score(misfit, 12.0)) < 5
 
 
 def of_draws(model, user, item):
@@ -133,6 +194,7 @@ def test_pieces_change_nothing(fitted, monkeypatch):
     assert fitted.predict([], []).shape == (0,)
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_fixed_precision_and_another_sampler():
     """As in the thesis; sizes are found; the same seed gives the same draws."""
     users, items, ratings = make_ratings()
@@ -267,18 +329,18 @@ def test_ratings_on_another_scale_are_noted():
 
 
 def test_a_chain_that_still_moves_is_noted():
-    model = BPMF(3, sampler=SGLD(1e-6), num_samples=60, batch_size=300)
+    model = BPMF(3, sampler=SGLD(1e-6), num_samples=60, batch_size=300)  # by gradients
     with pytest.warns(SciroccoWarning, match=r"BPMF have not converged: R-hat of `.*larger `num_epochs`"):
         model.fit(*make_ratings(), num_epochs=30, progress=False)
 
 
 def test_a_stopped_fit_is_taken_up_bit_for_bit(fitted, tmp_path):
     def stop_half_way(report):
-        if report.step > 1_000:
+        if report.step > 100:
             report.stop()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_SECOND_CHUNK", 500)
+        patch.setattr(session, "_SECOND_CHUNK", 30)
         patch.setattr(session, "_CHUNK_SECONDS", 1e-9)
         part = fit(store=tmp_path / "fit", callbacks=[stop_half_way])
     assert part.run_.status == "stopped" and part.run_.num_draws < 40

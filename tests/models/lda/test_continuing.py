@@ -22,6 +22,7 @@ OPTIONS = {"beta": 0.5, "batch_size": 30, "seed": 1}
 SHORT = {"num_epochs": 15, "progress": False}
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -78,6 +78,7 @@ def test_perplexity_by_hand():
     assert prediction.perplexity(seen, hidden, draws, how) == pytest.approx(by_hand, rel=1e-6)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "options",
     [

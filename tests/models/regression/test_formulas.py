@@ -366,6 +366,7 @@ def test_a_level_that_the_fit_has_not_seen(quick_compiler):
         model.predict(FRAME[:2].assign(city="Rome"))
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_files_pickles_clones_and_arviz(counts, tmp_path):
     model, folder = counts
     frame = table(60)
@@ -385,6 +386,7 @@ def test_files_pickles_clones_and_arviz(counts, tmp_path):
     assert "Find a coefficient" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_a_length_in_epochs(quick_compiler):
     model = StudentRegression(num_samples=10).fit(FRAME[["a"]], FRAME["y"], num_epochs=50, progress=False)
     known = model.run_.configuration

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco.data.values import Sparse, as_numpy
-from scirocco.diagnostics.intervals import METHOD, tails_of
+from scirocco.diagnostics.intervals import central, check_draws, tails_of, widest
 from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models.dp import prediction
 from scirocco.models.dp.families import Family
@@ -18,6 +18,7 @@ from scirocco.models.dp.rows import Array, Rows, Table
 
 _ROWS_AT_ONCE = 32_768
 _MOST_NUMBERS = 20_000_000
+_MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 """Largest number of values (draws × clusters × columns) in memory when computing intervals."""
 
 
@@ -214,7 +215,10 @@ class Results:
         chosen = self._reference()
         wanted = np.arange(self.n_features_in_) if columns is None else np.asarray(columns)
         wanted = np.broadcast_to(wanted, (chosen.num_clusters, wanted.shape[-1]))
-        tails, names = tails_of(interval), tuple(self._family.shapes())
+        names, tails = tuple(self._family.shapes()), (0.5, 0.5)
+        if interval:
+            tails = tails_of(interval)
+            check_draws(self._count, interval, _MORE_DRAWS)
         size = max(1, _MOST_NUMBERS // (self._count * chosen.num_clusters))
         parts = [
             ends(
@@ -295,12 +299,18 @@ class Results:
             raise InvalidValueError(f"row numbers must be from 0 to {rows.num_rows - 1}, got {numbers}.")
         return rows.take(numbers)
 
-    def _interval(self, values: Array, probability: float) -> Array:
-        tails = tails_of(probability)
-        flat = values.reshape(-1) if values.dtype.kind == "i" else values
-        method: Any = "inverted_cdf" if values.dtype.kind == "i" else METHOD
-        ends: Array = np.quantile(flat, tails, axis=0, method=method)
-        return ends
+    def _interval(self, values: Array, probability: float) -> tuple[Array, Array]:
+        """By the rule of all models; those of whole numbers (of all chains) end at whole numbers, further out."""
+        whole = values.dtype.kind == "i"
+        flat = values.ravel() if whole else values
+        if not probability:  # `level` of a single draw
+            return np.median(flat, axis=0), np.median(flat, axis=0)
+        low, high = central(flat, probability, advice=_MORE_DRAWS)
+        return (np.floor(low), np.ceil(high)) if whole else (low, high)
+
+    def _level(self, interval: float) -> float:
+        """The interval, or the widest that the draws determine: 0 for a single draw."""
+        return widest(self._count, interval)
 
     def _check_fitted(self) -> None:
         if "_family" not in self.__dict__ or "_draws" not in self.__dict__:

@@ -64,11 +64,11 @@ def view(model: DPMixture, run: Run | None, names: Sequence[object] | None = Non
 
 
 def _sections(model: DPMixture, run: Run, names: Sequence[object] | None) -> list[Section]:
-    listed = model.summary(_INTERVAL)
+    listed = model.summary(model._level(_INTERVAL))
     columns = _names(names, model.n_features_in_)
     found = [
         _numbers(model),
-        _weights(listed),
+        _weights(listed, model._level(_INTERVAL)),
         _profiles(model, listed[:_MOST_CLUSTERS], columns, len(listed)),
     ]
     scored = scores(run.scores)
@@ -86,10 +86,11 @@ def _names(names: Sequence[object] | None, width: int) -> list[str]:
 
 def _numbers(model: DPMixture) -> Section:
     found = np.asarray(model.num_clusters()).ravel()
-    low, high = model.num_clusters(_INTERVAL)
+    level = model._level(_INTERVAL)
+    low, high = model.num_clusters(level)
     likely = f"between {low} and {high}" if low < high else f"{low}"
     words = (
-        f"{number(found.mean(), 3)} clusters have rows on average; with probability {_INTERVAL:.0%} there are "
+        f"{number(found.mean(), 3)} clusters have rows on average; with probability {level:.0%} there are "
         f"{likely}. The posterior mean of the concentration is {number(model.concentration_, 3)}."
     )
     values, counts = np.unique(found, return_counts=True)
@@ -104,28 +105,28 @@ def _numbers(model: DPMixture) -> Section:
     )
 
 
-def _weights(listed: Sequence[dict[str, Any]]) -> Section:
+def _weights(listed: Sequence[dict[str, Any]], level: float) -> Section:
     shown = listed[:_FOREST]
     means = np.array([row["weight"] for row in shown])
     outer = np.array([[row["low"], row["high"]] for row in shown])
     names = [f"cluster {row['label']}" for row in shown]
     label = "Weights of the clusters"
     chart = forest(names, means, np.stack([means, means], axis=1), outer, label, Html())
-    words = f"Posterior means with the central {_INTERVAL:.0%}; clusters are matched between draws."
+    words = f"Posterior means with the central {level:.0%}; clusters are matched between draws."
     if len(listed) > len(shown):
         words += f" The {len(shown)} largest of {len(listed)} are shown."
     return Section("weights", "Weights", join([paragraph(words), tag("div", chart, class_="charts")]))
 
 
 def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[str], total: int) -> Section:
-    counts = model.base_ == "multinomial"
+    counts, level = model.base_ == "multinomial", model._level(_INTERVAL)
     make = _counted(model, columns) if counts else _real(model, columns)
     cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
     words = (
         "The most probable columns of each cluster. Bar: their mean probability in the cluster, and its ratio to that "
-        f"in all rows; thick line: its central {_INTERVAL:.0%}; each cluster has its own axis, from 0."
+        f"in all rows; thick line: its central {level:.0%}; each cluster has its own axis, from 0."
         if counts
-        else f"Mean of each column in the cluster: the thick line is its central {_INTERVAL:.0%}, the thin line plus "
+        else f"Mean of each column in the cluster: the thick line is its central {level:.0%}, the thin line plus "
         "or minus one standard deviation of the rows in the cluster. A column has the same axis in all clusters, and "
         "the columns in which the cluster differs most come first."
     )
@@ -167,7 +168,7 @@ def _counted(model: DPMixture, columns: list[str]) -> Callable[[int], Profile]:
     components, weights = np.asarray(model.components_), np.asarray(model.weights_)
     everywhere = np.maximum(weights @ components / weights.sum(), 1e-300)
     order = np.argsort(-components, axis=1, kind="stable")[:, :_MOST_COLUMNS]
-    low, high = model.intervals(_INTERVAL, order)["components"]
+    low, high = model.intervals(model._level(_INTERVAL), order)["components"]
 
     def make(label: int) -> Profile:
         rows, largest = [], float(np.nan_to_num(high[label]).max())
@@ -189,7 +190,7 @@ def _real(model: DPMixture, columns: list[str]) -> Callable[[int], Profile]:
     overall = np.sqrt(weights @ (sds**2 + (means - middle) ** 2))
     apart = np.abs(means - middle) / np.maximum(overall, 1e-300)
     order = np.argsort(-apart, axis=1, kind="stable")[:, :_MOST_COLUMNS]
-    low, high = model.intervals(_INTERVAL, order)["means"]
+    low, high = model.intervals(model._level(_INTERVAL), order)["means"]
     start, end = (means - sds).min(axis=0), (means + sds).max(axis=0)
 
     def make(label: int) -> Profile:

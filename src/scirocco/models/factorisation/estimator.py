@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco.data.arrays import ArraySource
 from scirocco.data.sources import check_memory
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
 from scirocco.models import fits, sampled
+from scirocco.models.factorisation import gibbs
 from scirocco.models.factorisation.density import Law, RatingModel, Ratings
 from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.models.factorisation.ratings import Triples, check_triples
@@ -22,7 +25,9 @@ from scirocco.models.factorisation.results import Rated, Results
 from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.run import sample
 from scirocco.run.progress import Callback
+from scirocco.run.result import Run
 from scirocco.samplers import LeafScaledSGLD, Sampler
+from scirocco.types import Params
 
 _KIND = fits.Kind("BPMF", "a factorisation of ratings", "bpmf")
 _STEP_SIZE, _NUM_STEPS = 0.01, 10_000
@@ -35,9 +40,11 @@ class BPMF(fits.Conventions, Results):
     .. math:: r ∼ N(\text{offset} + U_i · V_j + a_i + b_j, 1/τ), \quad U_i ∼ N(0, I/λ_U), \; V_j ∼ N(0, I/λ_V), \;
         a_i ∼ N(0, 1/λ_a), \; b_j ∼ N(0, 1/λ_b)
 
-    with λ ~ Gamma(shape, rate) and τ ~ Gamma(1, 1); `offset` is the mean of the training ratings. Tables and τ
-    are sampled by stochastic gradients, the λ are drawn from their conditional distribution. Ratings are treated as
-    real numbers with a standard deviation of about 1 (such as 1 to 5 stars); predictions are not clipped to the scale.
+    with λ ~ Gamma(shape, rate) and τ ~ Gamma(1, 1); `offset` is the mean of the training ratings. By default an exact
+    Gibbs sampler draws all users given the items and all items given the users, on a CPU or an accelerator, with steps
+    along the scales and locations that the ratings leave free (`scirocco.models.factorisation.gibbs`). Ratings are
+    treated as real numbers with a standard deviation of about 1 (such as 1 to 5 stars); predictions are not clipped to
+    the scale.
 
     A user or an item without ratings is predicted from the prior: the mean is offset + b_j (or + a_i, or offset alone),
     and the interval is wider accordingly. Set `num_users` and `num_items` to include such users and items.
@@ -56,13 +63,14 @@ class BPMF(fits.Conventions, Results):
         Number of rows of U and V: ids are then integers below it. None: ids may be of any kind (strings, integers with
         gaps) and the rows are those that occur, except that integers below 1000, or with few gaps, are row numbers.
     sampler
-        Sampler of U, V, a, b and log τ: `sc.LeafScaledSGLD(0.01)` by default, which scales the step size of each of
-        them by its gradient; or sc.SGLD, sc.SGHMC, sc.BAOAB, ... with step sizes by name ("users", "items",
-        "user_bias", "item_bias", "rating_precision").
+        "gibbs" (the default; a step is a sweep over all ratings), or a sampler of U, V, a, b and log τ by stochastic
+        gradients, while the λ are drawn from their conditional distribution: `sc.LeafScaledSGLD(0.01)`, which scales
+        the step size of each table by its gradient and is used if you pass only an `estimator`; or sc.SGLD, sc.SGHMC,
+        sc.BAOAB, ... with step sizes by name ("users", "items", "user_bias", "item_bias", "rating_precision").
     estimator
-        Gradient estimator; by default `sc.Minibatch(batch_size)`.
+        Gradient estimator of such a sampler; by default `sc.Minibatch(batch_size)`.
     batch_size
-        Number of ratings per step (all if there are fewer).
+        Number of ratings per step of such a sampler (all if there are fewer).
     num_samples
         Number of posterior draws per chain.
     num_burnin
@@ -70,7 +78,7 @@ class BPMF(fits.Conventions, Results):
     thin
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed
-        Number of independent chains; the same seed gives the same draws.
+        Number of independent chains (None: 4 of the Gibbs sampler, otherwise 1); the same seed gives the same draws.
 
     Attributes
     ----------
@@ -88,7 +96,7 @@ class BPMF(fits.Conventions, Results):
     >>> users, items = rng.integers(0, 30, 2000), rng.integers(0, 20, 2000)
     >>> liking = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20))
     >>> ratings = 3 + liking[users, items] + 0.3 * rng.normal(size=2000)
-    >>> model = BPMF(num_factors=3).fit(users, items, ratings, num_epochs=2000, progress=False)
+    >>> model = BPMF(num_factors=3).fit(users, items, ratings, progress=False)
     >>> model.score(users, items, ratings) > 0.8
     True
     >>> mean, low, high = model.predict([0, 1], [2, 3], interval=0.9)
@@ -107,13 +115,13 @@ class BPMF(fits.Conventions, Results):
         rating_precision: float | str = "sample",
         num_users: int | None = None,
         num_items: int | None = None,
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         estimator: Estimator | None = None,
         batch_size: int = 5_000,
         num_samples: int = 100,
         num_burnin: float = 0.2,
         thin: int | None = None,
-        num_chains: int = 1,
+        num_chains: int | None = None,
         seed: int = 0,
     ):
         self.num_factors, self.prior, self.rating_precision = num_factors, prior, rating_precision
@@ -148,7 +156,7 @@ class BPMF(fits.Conventions, Results):
         num_epochs, max_seconds
             The length of the run, including burn-in, as passes over the ratings or seconds of sampling (without set-up
             and compilation); give at most one. By default `num_samples` times `thin` steps after the burn-in if
-            `thin` is given, otherwise 10,000 steps.
+            `thin` is given, otherwise 300 sweeps, or 10,000 steps of a stochastic sampler.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`; a resumed fit must have the same length.
         num_steps
@@ -156,38 +164,19 @@ class BPMF(fits.Conventions, Results):
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))
-        batch = min(_checks.positive_int(self.batch_size, "batch_size"), len(triples.ratings))
-        sampled.warn_of_steps(num_steps, len(triples.ratings), batch)
-        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        length = fits.check_length(
-            *(num_steps, num_epochs, max_seconds),
-            num_rows=len(triples.ratings),
-            batch_size=batch,
-            default_epochs=_NUM_STEPS * batch / len(triples.ratings),
-            planned_steps=fits.planned_steps(*wanted),
-        )
-        inner = LeafScaledSGLD(_STEP_SIZE) if self.sampler is None else self.sampler
         rated = Rated.of(triples)
         data = Ratings(triples.users, triples.items, triples.ratings - np.float32(offset))
-        sampling = functools.partial(
-            sample,
-            RatingModel(law),
+        draw = self._by_gibbs if self._is_exact() else self._by_gradients
+        options = {"store": store, "resume": resume, "overwrite": overwrite}
+        run = draw(
             data,
             self._start(triples, law),
-            sampler=WithPrecisions(inner, law.shape, law.rate),
-            estimator=Minibatch(batch) if self.estimator is None else self.estimator,
-            num_chains=self.num_chains,
-            seed=self.seed,
-            notes=sampled.notes(_KIND, self, _extra(offset, rated)),
-        )
-        run = sampled.draw(
-            *(sampling, length, wanted),
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
+            (num_steps, num_epochs, max_seconds),
+            _extra(offset, rated),
+            {"items": rated.items, "first": rated.first},
+            **options,
             callbacks=callbacks,
             progress=progress,
-            arrays={"items": rated.items, "first": rated.first},
         )
         if not run.num_draws:
             raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
@@ -195,6 +184,92 @@ class BPMF(fits.Conventions, Results):
         advice = "Pass a larger `num_epochs` to fit, or a longer `num_burnin`."
         warn_if_unmixed(self.report_view(run).to_chart, "BPMF", advice)
         return self
+
+    def _is_exact(self) -> bool:
+        """Whether the Gibbs sampler is used."""
+        if isinstance(self.sampler, str):
+            _checks.choice(self.sampler, "sampler", (gibbs.METHOD,))
+            if self.estimator is not None:
+                raise InvalidTypeError(
+                    '`estimator` is for samplers with gradients; sampler="gibbs" uses none.'
+                )
+        return isinstance(self.sampler, str) or (self.sampler is None and self.estimator is None)
+
+    def _by_gibbs(
+        self,
+        data: Ratings,
+        start: Params,
+        lengths: tuple[int | None, float | None, float | None],
+        extra: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        **options: Any,
+    ) -> Run:
+        """Exact draws of users and items in turn: `gibbs`."""
+        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
+        sampled.warn_of_steps(lengths[0], 1, 1)
+        length = fits.check_length(
+            *lengths,
+            num_rows=1,  # a sweep is a pass
+            batch_size=1,
+            default_epochs=gibbs.NUM_SWEEPS,
+            planned_steps=fits.planned_steps(*wanted),
+        )
+        law, seed = self._law(), _checks.positive_int(self.seed, "seed", minimum=0)
+        chains = gibbs.NUM_CHAINS if self.num_chains is None else self.num_chains
+        chains = _checks.positive_int(chains, "num_chains")
+        sizes = len(start["users"]), len(start["items"])
+        arranged = gibbs.arranged(data, *sizes, self.num_factors)
+        fit = fits.Fit(
+            _KIND,
+            {"sampler": gibbs.METHOD, "num_factors": self.num_factors, "law": repr(RatingModel(law))},
+            ArraySource(data._asdict()).fingerprint,
+            len(data.value),
+            gibbs.spec_of(start),
+            lambda: [gibbs.GibbsChain(law, arranged, start, seed, chain) for chain in range(chains)],
+            *(chains, wanted[0], seed, length, wanted[1], wanted[2]),
+        )
+        if options["store"] is None:
+            fit.warn_if_large("Pass a `store`, or fewer `num_samples`.")
+        if lengths[2] is not None:  # compiles: the time limit is for sampling
+            gibbs.GibbsChain(law, arranged, start, seed, 0).advance(1)
+        run = fits.run_fit(fit, **options, extra=sampled.with_settings(self, extra))
+        words = "exact Gibbs sampler: all users given the items, all items given the users, then scales and precisions"
+        return dataclasses.replace(sampled.with_arrays(run, arrays), preparation={"chosen": words})
+
+    def _by_gradients(
+        self,
+        data: Ratings,
+        start: Params,
+        lengths: tuple[int | None, float | None, float | None],
+        extra: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        **options: Any,
+    ) -> Run:
+        """Tables by stochastic gradients, their precisions by exact draws."""
+        batch = min(_checks.positive_int(self.batch_size, "batch_size"), len(data.value))
+        sampled.warn_of_steps(lengths[0], len(data.value), batch)
+        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
+        length = fits.check_length(
+            *lengths,
+            num_rows=len(data.value),
+            batch_size=batch,
+            default_epochs=_NUM_STEPS * batch / len(data.value),
+            planned_steps=fits.planned_steps(*wanted),
+        )
+        law = self._law()
+        inner = LeafScaledSGLD(_STEP_SIZE) if self.sampler is None else cast(Sampler, self.sampler)
+        sampling = functools.partial(
+            sample,
+            RatingModel(law),
+            data,
+            start,
+            sampler=WithPrecisions(inner, law.shape, law.rate),
+            estimator=Minibatch(batch) if self.estimator is None else self.estimator,
+            num_chains=1 if self.num_chains is None else self.num_chains,
+            seed=self.seed,
+            notes=sampled.notes(_KIND, self, extra),
+        )
+        return sampled.draw(sampling, length, wanted, **options, arrays=arrays)
 
     # -- on disk ----------------------------------------------------------------------------------------------
 

@@ -67,6 +67,17 @@ class StatePurpose(enum.IntEnum):
     REFERENCE = 8
 
 
+class BlockPurpose(enum.IntEnum):
+    """Purposes of random numbers in one step of a block model: the lowest four bits of the second seed word."""
+
+    BLOCKS = 1
+    MATRIX = 2
+    ORDER = 3
+    START = 4
+    UNSEEN = 5
+    DRAW = 6
+
+
 _OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")
 
 

@@ -72,6 +72,8 @@ class Conventions:
     """Mapping from old to new names of arguments; old names work for one version."""
     _estimator_type: ClassVar[str | None] = None
     """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
+    _takes_counts: ClassVar[bool] = False
+    """For scikit-learn: whether the input must be >= 0."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -143,7 +145,7 @@ class Conventions:
             transformer_tags=utils.TransformerTags() if kind is None else None,
             classifier_tags=utils.ClassifierTags() if kind == "classifier" else None,
             regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
-            input_tags=utils.InputTags(sparse=True),
+            input_tags=utils.InputTags(sparse=True, positive_only=self._takes_counts),
         )
 
 

@@ -73,6 +73,8 @@ class Fit:
         burn-in, and returns the minimum number of steps before the first draw.
     as_stored
         Returns the same fit with the choices that a stored fit had made, given the stored configuration.
+    chosen
+        What was chosen for the user, in one line that is shown with the progress.
     """
 
     kind: Kind
@@ -91,6 +93,7 @@ class Fit:
     capacity: int = 1
     after_clock: Callable[[Sequence[Any]], int] | None = None
     as_stored: Callable[[dict[str, Any]], Fit] | None = None
+    chosen: str = ""
 
     def chains(self) -> HostChains:
         """The chains in their initial state."""
@@ -173,6 +176,7 @@ def run_fit(
     else:
         session = _new(fit, store, overwrite, extra or {})
     bar = Bar(session.plan.num_steps, progress, limit)
+    bar.say(fit.chosen)
     try:
         watch = None if limit is None else Stopwatch(limit)
         if session.plan.num_burnin == BY_THE_CLOCK:

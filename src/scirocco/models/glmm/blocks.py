@@ -2,14 +2,16 @@
 
 A sweep draws
 
-1. the effects of each factor given everything else: its levels are independent then. Normal responses: exactly.
-   Otherwise each level makes a Metropolis–Hastings step whose proposal is the normal approximation at its Newton step;
+1. the deviations, correlations and effects of each factor together, given everything else: the deviations as if the
+   effects were integrated out. Normal responses: exactly. Otherwise by one Metropolis–Hastings step for all levels, for
+   factors where that is often accepted; and, before it, by one for the effects of each level, whose proposal is the
+   normal approximation at its Newton step;
 2. coefficients and the effects of factors with few levels together, while the effects of a large factor follow: as if
    those were integrated out, for normal responses;
 3. directions in which the likelihood is constant, exactly: a coefficient goes up and all effects of a factor go down by
    as much; a level goes up and the levels nested in it go down. Without 2 and 3, which are in `shifts`, these sums mix
    slowly where there are many levels;
-4. deviations and correlations given the effects, by random-walk Metropolis steps that read no rows;
+4. deviations and correlations given the effects, by random-walk Metropolis steps that read no rows (`deviations`);
 5. all global parameters given the *standardised* effects, by Hamiltonian Monte Carlo: effects follow the deviations.
    4 mixes well where levels have many rows, 5 where they have few (interweaving).
 """
@@ -20,33 +22,31 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco import transforms
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
-from scirocco.models.glmm import shifts
+from scirocco.models.glmm import deviations, shifts
 from scirocco.models.glmm.density import Factor
 from scirocco.models.glmm.layout import (
     Layout,
     contribution,
+    expansion,
     level_sums,
     of_rows,
     precision,
     predictor,
-    slopes,
     solve,
     transposed,
 )
 from scirocco.models.glmm.shifts import SHARE, SHORT
 from scirocco.types import Array, Key, Params
 
-_WALKS, _WIDTHS = 15, {"sd": 0.7, "ro": 1.0}
-"""Random-walk steps for deviations and correlations of a factor; their lengths, times the root of the levels."""
 _LEAPFROG, _FREE = 3, (10, 6)
 """Leapfrog steps; of normal responses, for which they read no rows, the number of trajectories and their steps."""
 _ACCEPTED = 0.8
 _WEAKEST = 1e-3
+_RARELY, _MEMORY = 0.1, 0.1
+"""Acceptance rate below which deviations and all effects are not drawn together; weight of a sweep in its average."""
 TUNED = 60
 """Sweeps in which step size and metric of the Hamiltonian moves are adapted."""
 RENEWED = (0, 5, 20, TUNED - 10)
@@ -65,8 +65,12 @@ class State(NamedTuple):
     log_step: Array
     together: tuple[shifts.Together, ...]
     """How factors with few levels are drawn, for each large factor."""
+    references: tuple[Array, ...]
+    """Effects at which the likelihood is expanded, for each factor."""
+    whole: Array
+    """For each factor, how often deviations and all effects together were accepted in the first sweeps."""
     accepted: Array
-    """Acceptance rates of the last sweep: of the Hamiltonian moves, effects, and those drawn together."""
+    """Acceptance rates of the last sweep, in the order of `rates`."""
 
 
 def sweeps(layout: Layout, data: dict[str, Any], state: State, key: Key, begin: Array, count: Array) -> State:
@@ -80,15 +84,23 @@ def sweeps(layout: Layout, data: dict[str, Any], state: State, key: Key, begin: 
 
 def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: Array) -> State:
     """One sweep."""
-    theta, effects = layout.model.constrain(state.position), list(state.effects)
-    keys = iter(jax.random.split(key, 3 * len(layout.factors) + len(layout.nested) + len(layout.large) + 1))
+    position, effects = state.position, list(state.effects)
+    theta = layout.model.constrain(position)
+    keys = iter(jax.random.split(key, 4 * len(layout.factors) + len(layout.nested) + len(layout.large) + 1))
     eta = predictor(layout, data, theta, effects)
-    rates, joint = [], []
+    single, whole, joint = list[Array](), list[Array](), list[Array]()
     for factor in layout.factors:
-        effects[factor.number], eta, rate = _draw_effects(
-            layout, data, theta, factor, effects[factor.number], eta, next(keys)
+        own = next(keys), next(keys)
+        if layout.family != "normal":
+            effects[factor.number], eta, rate = _draw_effects(
+                layout, data, layout.model.constrain(position), factor, effects[factor.number], eta, own[0]
+            )
+            single.append(rate)
+        position, effects[factor.number], eta, rate = _draw_whole(
+            layout, data, position, factor, effects[factor.number], eta, state, own[1], number
         )
-        rates.append(rate)
+        whole.append(rate)
+    theta = layout.model.constrain(position)
     coef = theta["coef"]
     for large, together in zip(layout.large, state.together, strict=True):
         coef, effects, eta, rate = shifts.draw_together(
@@ -103,9 +115,9 @@ def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: 
         effects[pair[0]], effects[pair[1]] = shifts.shift_nested(
             layout, data, theta, pair, effects, next(keys)
         )
-    position = {**state.position, "coef": coef}
+    position = {**position, "coef": coef}
     for factor in layout.factors:
-        position = _walk(layout, position, factor, effects[factor.number], next(keys))
+        position = deviations.given_effects(layout, position, factor, effects[factor.number], next(keys))
     theta = layout.model.constrain(position)
     standard = [solve(layout.root(theta, k), effects[k]) for k in range(len(effects))]
     given = _given(layout, data, position, standard)
@@ -114,17 +126,25 @@ def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: 
     effects = [layout.root(theta, k) @ standard[k] for k in range(len(effects))]
     gain = (rate - _ACCEPTED) / (1.0 + number) ** 0.6
     log_step = jnp.where(number < TUNED, state.log_step + gain, state.log_step)
-    each = [jnp.mean(jnp.stack(some)) for some in (rates, joint) if some]
+    each = [jnp.mean(jnp.stack(some)) for some in (single, whole, joint) if some]
+    seen = state.whole + (jnp.stack(whole) - state.whole) * _MEMORY
     return state._replace(
         position=position,
         effects=tuple(effects),
         log_step=jnp.minimum(log_step, 0.3),
+        whole=jnp.where(number < TUNED, seen, state.whole),
         accepted=jnp.stack([rate, *each]),
     )
 
 
+def rates(layout: Layout) -> tuple[str, ...]:
+    """Names of the acceptance rates of a sweep."""
+    names = ["acceptance_rate"] + ["effects_acceptance_rate"] * (layout.family != "normal")
+    return *names, "deviations_acceptance_rate", *["joint_acceptance_rate"] * bool(layout.small)
+
+
 def renewed(layout: Layout, data: dict[str, Any], state: State) -> State:
-    """Metric and `together` from the curvature at the current state."""
+    """Metric, `together` and `references` from the curvature at the current state."""
     theta = layout.model.constrain(state.position)
     eta = predictor(layout, data, theta, list(state.effects))
     together = shifts.measured(layout, data, theta, list(state.effects), eta)
@@ -135,7 +155,10 @@ def renewed(layout: Layout, data: dict[str, Any], state: State) -> State:
     scale = jax.lax.rsqrt(jnp.maximum(jnp.abs(jnp.diagonal(curvature)), 1e-6))
     values, vectors = jnp.linalg.eigh(curvature * jnp.outer(scale, scale))
     metric = scale[:, None] * vectors * jax.lax.rsqrt(jnp.maximum(jnp.abs(values), _WEAKEST))
-    return state._replace(metric=metric, together=together)
+    modes = list[Array]()
+    for factor, effects in zip(layout.factors, state.effects, strict=True):
+        modes.append(effects + _local(layout, data, theta, factor, effects, eta).newton)
+    return state._replace(metric=metric, together=together, references=tuple(modes))
 
 
 # -- effects -----------------------------------------------------------------------------------------------------------
@@ -153,23 +176,10 @@ class _Local(NamedTuple):
 def _local(
     layout: Layout, data: dict[str, Any], theta: Params, factor: Factor, effects: Array, eta: Array
 ) -> _Local:
-    z, size = data[f"z_{factor.number}"], factor.size
-    pairs = [(j, k) for j in range(size) for k in range(j + 1)]
-    values, first, information = slopes(layout, data, theta, eta)
-    columns = [first * z[j] for j in range(size)]
-    if layout.family == "normal":  # always the same, but for the noise
-        sums = level_sums(data, factor, effects.shape[1], columns)
-        sums += list(data[f"gram_{factor.number}"] / theta["noise"] ** 2)
-    else:
-        columns += [information * z[j] * z[k] for j, k in pairs]
-        sums = level_sums(data, factor, effects.shape[1], columns)
+    values, slope, matrix = expansion(layout, data, theta, factor, effects.shape[1], eta)
     tight = precision(layout.root(theta, factor.number))
-    gradient = jnp.stack(sums[:size]) - tight @ effects
-    matrix = [[jnp.zeros(())] * size for _ in range(size)]
-    for (j, k), total in zip(pairs, sums[size:], strict=True):
-        matrix[j][k] = matrix[k][j] = total + tight[j, k]
-    root = cholesky(jnp.stack([jnp.stack(row) for row in matrix]))
-    return _Local(values, solve_transposed(root, solve_lower(root, gradient)), root)
+    root = cholesky(matrix + tight[:, :, None])
+    return _Local(values, solve_transposed(root, solve_lower(root, slope - tight @ effects)), root)
 
 
 def _draw_effects(
@@ -188,10 +198,6 @@ def _draw_effects(
     noise_key, length_key, accept_key = jax.random.split(key, 3)
     here = _local(layout, data, theta, factor, effects, eta)
     noise = jax.random.normal(noise_key, effects.shape, effects.dtype)
-    if layout.family == "normal":
-        there = effects + here.newton + solve_transposed(here.root, noise)
-        eta = eta + contribution(data, factor, there - effects)
-        return there, eta, jnp.ones((), eta.dtype)
     short = jax.random.bernoulli(length_key, SHARE, effects.shape[1:])
     length = jnp.where(short, SHORT, 1.0).astype(effects.dtype)
     share = 1.0 - jnp.sqrt(1.0 - length**2)
@@ -210,51 +216,27 @@ def _draw_effects(
     return new, eta, jnp.mean(moves.astype(eta.dtype))
 
 
-# -- deviations and correlations given the effects ---------------------------------------------------------------------
+def _draw_whole(
+    layout: Layout,
+    data: dict[str, Any],
+    position: Params,
+    factor: Factor,
+    effects: Array,
+    eta: Array,
+    state: State,
+    key: Key,
+    number: Array,
+) -> tuple[Params, Array, Array, Array]:
+    """Deviations and effects together, if that was accepted often enough in the first sweeps."""
+    reference = state.references[factor.number]
 
+    def draw(_: None) -> tuple[Params, Array, Array, Array]:
+        return deviations.with_effects(layout, data, position, factor, effects, eta, reference, key)
 
-def _walk(layout: Layout, position: Params, factor: Factor, effects: Array, key: Key) -> Params:
-    """Random-walk Metropolis steps, which depend on the effects by Σ b bᵀ alone."""
-    number, count = factor.number, effects.shape[1]
-    names = [name for name in (f"sd_{number}", f"root_{number}") if name in position]
-    own = {name: position[name] for name in names}
-    maps = {f"sd_{number}": transforms.positive, f"root_{number}": transforms.cholesky_correlation}
-    squares = effects @ effects.T / count
-    flat, unravel = ravel_pytree(own)
-    widths, _ = ravel_pytree({name: jnp.full_like(leaf, _WIDTHS[name[:2]]) for name, leaf in own.items()})
-
-    def constrained(flat: Array) -> tuple[Array, Array]:
-        """The root of the covariance, and the log prior on the real line."""
-        own = unravel(flat)
-        theta = {name: maps[name].forward(leaf) for name, leaf in own.items()}
-        volume = sum(maps[name].log_det(leaf) for name, leaf in own.items())
-        return layout.root(theta, number), factor.log_prior(theta) + volume
-
-    def gain(new: tuple[Array, Array], old: tuple[Array, Array]) -> Array:
-        """In differences: sums over all levels would lose the last digits."""
-        (after, prior_after), (before, prior_before) = new, old
-        moved = solve(after, before - after)
-        half = solve(before, solve(before, squares).T)  # L⁻¹ S L⁻ᵀ
-        change = jnp.sum((moved + moved.T + moved.T @ moved) * half)
-        ratio = jnp.diagonal(after) / jnp.diagonal(before)
-        grown = jnp.diagonal(after - before) / jnp.diagonal(before)
-        volume = jnp.sum(jnp.where(jnp.abs(grown) < 0.5, jnp.log1p(grown), jnp.log(ratio)))
-        return -count * (volume + 0.5 * change) + prior_after - prior_before
-
-    keys = jax.random.split(key, 3)
-    noise = jax.random.normal(keys[0], (_WALKS, len(flat)), flat.dtype) * widths
-    noise *= jnp.exp(jax.random.normal(keys[1], (_WALKS, 1), flat.dtype)) * (2.0 / np.sqrt(len(flat) * count))
-    logs = jnp.log(jax.random.uniform(keys[2], (_WALKS,), flat.dtype))
-
-    def one(step: Array, carry: tuple[Array, tuple[Array, Array]]) -> tuple[Array, tuple[Array, Array]]:
-        here, known = carry
-        new = here + noise[step]
-        there = constrained(new)
-        moves = logs[step] < gain(there, known)  # False for NaN
-        return jax.tree.map(lambda a, b: jnp.where(moves, a, b), (new, there), carry)
-
-    flat, _ = jax.lax.fori_loop(0, _WALKS, one, (flat, constrained(flat)))
-    return {**position, **unravel(flat)}
+    if layout.family == "normal":
+        return draw(None)
+    wanted = (number < TUNED) | (state.whole[factor.number] > _RARELY)
+    return jax.lax.cond(wanted, draw, lambda _: (position, effects, eta, jnp.zeros((), eta.dtype)), None)
 
 
 # -- all global parameters given the standardised effects --------------------------------------------------------------
@@ -273,12 +255,12 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     eta = linear @ design + data.get("offset", 0.0)
     prior = layout.model.log_prior_density(here)
     if layout.family != "normal":
-        values = of_rows(layout, data, theta, eta)
+        values = of_rows(layout.family, data, theta, eta)
 
         def gained(position: Params) -> Array:
             new = layout.model.constrain(position)
             there = eta + (layout.linear(new) - linear) @ design
-            total = jnp.sum(of_rows(layout, data, new, there) - values)
+            total = jnp.sum(of_rows(layout.family, data, new, there) - values)
             return total + layout.model.log_prior_density(position) - prior
 
         return gained

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco.errors import InvalidValueError
 from scirocco.models import fits
 from scirocco.models.glmm import blocks, shifts
 from scirocco.models.glmm.blocks import State
@@ -135,7 +136,9 @@ class GibbsChain:
             jnp.eye(size, dtype=dtype),
             jnp.asarray(-0.5, dtype),
             shifts.blank(layout, data, tuple(effects)),
-            jnp.zeros(len(_rates(layout)), dtype),
+            tuple(effects),
+            jnp.ones(len(effects), dtype),
+            jnp.zeros(len(blocks.rates(layout)), dtype),
         )
 
     def advance(self, num_steps: int) -> None:
@@ -156,7 +159,7 @@ class GibbsChain:
         for factor, effects in zip(self.layout.factors, self.now.effects, strict=True):
             draws[f"effects_{factor.number}"] = effects.T
         accepted = np.asarray(self.now.accepted, np.float64).tolist()
-        stats = dict(zip(_rates(self.layout), accepted, strict=True))
+        stats = dict(zip(blocks.rates(self.layout), accepted, strict=True))
         return {name: np.asarray(leaf) for name, leaf in draws.items()}, stats
 
     def state(self) -> dict[str, np.ndarray]:
@@ -168,13 +171,13 @@ class GibbsChain:
         """The chain as it was."""
         self.step = int(state["step"])
         leaves, treedef = jax.tree.flatten(self.now)
+        if len(state) != 1 + len(leaves):
+            raise InvalidValueError(
+                "this fit was stored by an earlier version, whose chains had other moves: it can be read, but not "
+                "continued. Fit again with overwrite=True."
+            )
         leaves = [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))]
         self.now = jax.tree.unflatten(treedef, leaves)
-
-
-def _rates(layout: Layout) -> tuple[str, ...]:
-    names = ("acceptance_rate", "effects_acceptance_rate", "joint_acceptance_rate")
-    return names if layout.small else names[:2]
 
 
 def spec_of(layout: Layout, start: Params) -> fits.Spec:
@@ -182,7 +185,7 @@ def spec_of(layout: Layout, start: Params) -> fits.Spec:
     draws = {
         name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
     }
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in _rates(layout)})
+    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in blocks.rates(layout)})
 
 
 def chains_of(layout: Layout, data: dict[str, Any], start: Params, seed: int, num_chains: int) -> list[Any]:

@@ -29,8 +29,6 @@ class Factor:
     number: int
     size: int
     correlated: bool
-    centred: bool = False
-    """Of a factor whose levels are global parameters: whether those are the effects, or standard normal."""
 
     def effects(self, theta: Params, u: Array) -> Array:
         """The effects of a level, from standard normal numbers (q,)."""
@@ -48,20 +46,13 @@ class Factor:
         name = f"effects_{self.number}"
         if name not in theta:
             return total
-        u = theta[name]
-        if self.centred:
-            total -= len(u) * jnp.sum(jnp.log(sd))
-            u = u / sd
-            if self.size > 1 and self.correlated:
-                root = theta[f"root_{self.number}"]
-                total -= len(u) * jnp.sum(jnp.log(jnp.diagonal(root)))
-                u = jax.scipy.linalg.solve_triangular(root, u.T, lower=True).T
+        u = theta[name] / sd
+        total -= len(u) * jnp.sum(jnp.log(sd))
+        if self.size > 1 and self.correlated:
+            root = theta[f"root_{self.number}"]
+            total -= len(u) * jnp.sum(jnp.log(jnp.diagonal(root)))
+            u = jax.scipy.linalg.solve_triangular(root, u.T, lower=True).T
         return total - 0.5 * jnp.sum(u**2)
-
-    def level(self, theta: Params, place: Array) -> Array:
-        """The effects of a level that is a global parameter."""
-        own = theta[f"effects_{self.number}"][place]
-        return own if self.centred else self.effects(theta, own)
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,8 @@ class RowLikelihood:
         if self.inner is not None:
             eta += row[f"z_{self.inner.number}"] @ self.inner.effects(theta, u)
         for factor in self.outer:
-            eta += row[f"z_{factor.number}"] @ factor.level(theta, row[f"level_{factor.number}"])
+            number = factor.number
+            eta += row[f"z_{number}"] @ theta[f"effects_{number}"][row[f"level_{number}"]]
         return row.get("weight", 1.0) * FAMILIES[self.family].log_density(row, eta, theta)
 
 

@@ -34,9 +34,10 @@ class GLMM(Results, fits.Conventions):
 
     The effects of one factor are integrated out (`sc.HierarchicalModel`): chains move the coefficients, deviations and
     correlations, and the effects of any level follow from their draws. With several factors, or with more than four
-    effects per level, a blocked Gibbs sampler draws all effects: exact, with all rows in every sweep. Of more than
-    300,000 rows, the largest of several factors is integrated out if the others have at most 100 levels, which are
-    then parameters of the chains. What was chosen is in `run_.preparation["chosen"]`.
+    effects per level, a blocked Gibbs sampler draws all effects: exact, with all rows in every sweep. Few levels with
+    many rows that clearly differ are parameters of the chains: of a factor with at most 300 levels and more than 1,000
+    rows for each; and, in more than 300,000 rows, up to 100 levels of all factors but the largest, which is integrated
+    out. What was chosen is in `run_.preparation["chosen"]`.
 
     Parameters
     ----------
@@ -273,7 +274,7 @@ class GLMM(Results, fits.Conventions):
             saved.run,
             Design.read(extra["design"]),
             terms,
-            tuple(density.Factor(*one) for one in extra["factors"]),
+            tuple(density.Factor(*one[:3]) for one in extra["factors"]),
             units,
             extra["num_rows"],
         )

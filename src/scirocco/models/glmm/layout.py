@@ -73,20 +73,20 @@ def contribution(data: dict[str, Any], factor: Factor, effects: Array) -> Array:
     return sum((z[j] * effects[j][level] for j in range(1, factor.size)), start=z[0] * effects[0][level])
 
 
-def of_rows(layout: Layout, data: dict[str, Any], theta: Params, eta: Array) -> Array:
+def of_rows(family: str, data: dict[str, Any], theta: Params, eta: Array) -> Array:
     """The log likelihood of each row."""
-    return data.get("weight", 1.0) * FAMILIES[layout.family].log_density(data, eta, theta)
+    return data.get("weight", 1.0) * FAMILIES[family].log_density(data, eta, theta)
 
 
-def slopes(layout: Layout, data: dict[str, Any], theta: Params, eta: Array) -> tuple[Array, Array, Array]:
+def slopes(family: str, data: dict[str, Any], theta: Params, eta: Array) -> tuple[Array, Array, Array]:
     """The log likelihood of each row, its derivative in η, and its information (positive)."""
     ones = jnp.ones_like(eta)
 
     def slope(at: Array) -> tuple[Array, Array]:
-        return jax.jvp(lambda x: of_rows(layout, data, theta, x), (at,), (ones,))
+        return jax.jvp(lambda x: of_rows(family, data, theta, x), (at,), (ones,))
 
     (value, first), (_, second) = jax.jvp(slope, (eta,), (ones,))
-    if layout.family == "student":  # not concave: the expected information
+    if family == "student":  # not concave: the expected information
         nu = theta["freedom"]
         second = -data.get("weight", ones) * (nu + 1.0) / (nu + 3.0) / theta["noise"] ** 2
     return value, first, -second
@@ -96,6 +96,26 @@ def level_sums(data: dict[str, Any], factor: Factor, num_levels: int, columns: l
     """Sums of columns over the rows of each level."""
     level = data[f"level_{factor.number}"]
     return [jax.ops.segment_sum(column, level, num_levels) for column in columns]
+
+
+def expansion(
+    layout: Layout, data: dict[str, Any], theta: Params, factor: Factor, num_levels: int, eta: Array
+) -> tuple[Array, Array, Array]:
+    """Log likelihoods of rows; gradient (q, levels) and information (q, q, levels) of a factor's effects at η."""
+    z, size = data[f"z_{factor.number}"], factor.size
+    pairs = [(j, k) for j in range(size) for k in range(j + 1)]
+    values, first, information = slopes(layout.family, data, theta, eta)
+    columns = [first * z[j] for j in range(size)]
+    if layout.family == "normal":  # always the same, but for the noise
+        sums = level_sums(data, factor, num_levels, columns)
+        sums += list(data[f"gram_{factor.number}"] / theta["noise"] ** 2)
+    else:
+        columns += [information * z[j] * z[k] for j, k in pairs]
+        sums = level_sums(data, factor, num_levels, columns)
+    matrix = [[jnp.zeros(())] * size for _ in range(size)]
+    for (j, k), total in zip(pairs, sums[size:], strict=True):
+        matrix[j][k] = matrix[k][j] = total
+    return values, jnp.stack(sums[:size]), jnp.stack([jnp.stack(row) for row in matrix])
 
 
 # -- small triangles ---------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from scirocco.data.arrays import ArraySource
 from scirocco.data.groups import grouped, label_codes
 from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
-from scirocco.model.groups import MOST_LOCAL
 from scirocco.models.families import FAMILIES, Family
 from scirocco.models.glmm import density
 from scirocco.models.glmm.density import Factor
+from scirocco.models.glmm.roles import roles
 from scirocco.models.inputs.formulas import (
     Design,
     GroupTerm,
@@ -31,12 +31,6 @@ from scirocco.models.inputs.formulas import (
 from scirocco.models.inputs.tables import float_type
 from scirocco.types import Params
 
-_MOST_LEVELS, _MOST_ROWS = 100, 300_000
-"""Levels of all factors but the one that is integrated out, at most; rows, at least. Else all are drawn in blocks."""
-_MANY_ROWS, _FEW_LEVELS = 1_000, 300
-"""Rows per level from which on a factor of at most so many levels is not integrated out."""
-INFORMED = 50
-"""Rows per level from which on effects that are global parameters are sampled themselves, not in units of their sd."""
 _NODES = {"normal": 3, "student": 11}
 """Nodes for families that need fewer or more than others; a Student density is not log-concave."""
 _NEARLY_THE_SAME = 1e-3
@@ -155,16 +149,20 @@ def compose(
     if weights is not None:
         arrays["weight"] = checked_weights(column(frame, weights), weights).astype(dtype)
     terms, codes = _terms(frame, parsed)
-    inner, factors, by_blocks = _roles(terms, codes)
+    columns = [(term.design.matrix(frame) / term.scale).astype(dtype) for term in terms]
+    inner, by_blocks = roles(
+        family, arrays, columns, codes, [len(term.levels) for term in terms], known.parameters
+    )
+    factors = tuple(Factor(k, columns[k].shape[1], term.term.correlated) for k, term in enumerate(terms))
     for term, factor, code in zip(terms, factors, codes, strict=True):
-        arrays[f"z_{factor.number}"] = (term.design.matrix(frame) / term.scale).astype(dtype)
+        arrays[f"z_{factor.number}"] = columns[factor.number]
         if factor.number != inner:
             arrays[f"level_{factor.number}"] = code.astype(np.int32)
         if by_blocks:
             _check_varying(term, arrays[f"z_{factor.number}"])
     start = _start(x.shape[1], known, terms, factors, inner, dtype)
     for factor, term, code in zip(factors, terms, codes, strict=True):
-        if factor.centred and factor.number != inner and term.intercept is not None:
+        if factor.number != inner and term.intercept is not None:
             _rough_effects(start, factor, term, code, y, trials, known, units)
     row = density.RowLikelihood(
         family, None if inner is None else factors[inner], tuple(f for f in factors if f.number != inner)
@@ -227,33 +225,6 @@ def _check_varying(term: Term, z: np.ndarray) -> None:
             f"the columns of ({term.term.effects} | {term.name}) are nearly the same, so that the effects of a level "
             "cannot be told apart in single precision. Subtract the mean: center(x) instead of x."
         )
-
-
-def _roles(terms: tuple[Term, ...], codes: list[np.ndarray]) -> tuple[int | None, tuple[Factor, ...], bool]:
-    """Which factor is integrated out, if any; the factors; and whether effects are drawn in blocks.
-
-    Effects of several factors are drawn in blocks, as are those of a factor with many effects per level. Where a sweep
-    over all rows would take long and one factor has nearly all levels, that one is integrated out, and the effects of
-    the others are global parameters.
-    """
-    counts = [len(term.levels) for term in terms]
-    rows = len(codes[0])
-    inner: int | None = int(np.argmax(counts))
-    if rows / max(counts) > _MANY_ROWS and sum(counts) <= _FEW_LEVELS:
-        inner = None
-    others = sum(count for number, count in enumerate(counts) if number != inner)
-    too_many = inner is not None and len(terms[inner].design.names) > MOST_LOCAL
-    by_blocks = too_many or others > _MOST_LEVELS or (len(terms) > 1 and rows <= _MOST_ROWS)
-    factors = tuple(
-        Factor(
-            number,
-            len(term.design.names),
-            term.term.correlated,
-            by_blocks or rows / len(term.levels) >= INFORMED,
-        )
-        for number, term in enumerate(terms)
-    )
-    return None if by_blocks else inner, factors, by_blocks
 
 
 def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.ndarray | None]:

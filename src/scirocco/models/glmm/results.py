@@ -193,12 +193,7 @@ class Results:
         name, factor = f"effects_{number}", self._factors[number]
         if name in self.run_.draws:
             some = self._some()
-            u = some[name][:, places]
-            if not factor.centred:
-                if f"root_{number}" in some:
-                    u = np.einsum("sij,slj->sli", some[f"root_{number}"], u)
-                u = some[f"sd_{number}"][:, None] * u
-            return np.asarray(u, np.float64) * scale
+            return np.asarray(some[name][:, places], np.float64) * scale
         if self._fitted_to is None:
             raise InvalidValueError(
                 f"the effects of the levels of `{term.name}` were not saved with this model: they follow from the "

@@ -107,7 +107,7 @@ def measured(
     """`Together` for each large factor, at the current state; any other is as right, and is accepted more rarely."""
     if not layout.small:
         return ()
-    information = slopes(layout, data, theta, eta)[2]
+    information = slopes(layout.family, data, theta, eta)[2]
     units = theta["noise"] ** 2 if "noise" in theta else jnp.ones((), eta.dtype)
     columns = [_Columns(data["x"], jnp.zeros((), jnp.int32), 1)]
     columns += [_columns(data, number, effects) for number in layout.small]
@@ -204,7 +204,7 @@ def draw_together(
 
     def rows_at(eta: Array) -> tuple[Array, Array]:
         """Log likelihoods, and their derivatives in η."""
-        return jax.jvp(lambda x: of_rows(layout, data, theta, x), (eta,), (jnp.ones_like(eta),))
+        return jax.jvp(lambda x: of_rows(layout.family, data, theta, x), (eta,), (jnp.ones_like(eta),))
 
     units = theta["noise"] ** 2 if "noise" in theta else 1.0
     wide = [jnp.kron(matrix, jnp.eye(part.shape[1], dtype=coef.dtype)) for part, matrix in tight]

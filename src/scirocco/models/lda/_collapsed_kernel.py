@@ -153,6 +153,63 @@ def collapsed_documents(
 
 
 @kept
+def labelled_documents(
+    rows: Arrays,
+    z: np.ndarray,
+    begins: np.ndarray,
+    table: np.ndarray,
+    totals: np.ndarray,
+    allowed: tuple[np.ndarray, np.ndarray],
+    alpha: np.ndarray,
+    beta: float,
+    sweeps: int,
+    seed: Seed,
+) -> None:
+    """The same for documents that have only some topics: `allowed` is (offsets of the documents, topics).
+
+    The probabilities of all topics of a document are computed for each token. Other arguments as above.
+    """
+    indptr, words, repeats, documents = rows
+    offsets, topics = allowed
+    num_words, num_topics = table.shape
+    prior = beta * num_words
+    counts, partial = np.zeros(num_topics), np.empty(num_topics)
+    for d in range(documents.size):
+        begin, end = begins[documents[d]], begins[documents[d] + 1]
+        first, last = offsets[documents[d]], offsets[documents[d] + 1]
+        for token in range(begin, end):
+            if z[token] >= 0:
+                counts[z[token]] += 1.0
+        s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
+        for _ in range(sweeps):
+            i = begin
+            for entry in range(indptr[d], indptr[d + 1]):
+                w = words[entry]
+                for _again in range(repeats[entry]):
+                    old = z[i]
+                    if old >= 0:
+                        counts[old] -= 1.0
+                        table[w, old] -= 1
+                        totals[old] -= 1
+                    mass = 0.0
+                    for j in range(first, last):
+                        k = topics[j]
+                        mass += (alpha[k] + counts[k]) * (beta + table[w, k]) / (prior + totals[k])
+                        partial[j - first] = mass
+                    s0, s1, u = uniform(s0, s1)
+                    x, place = u * mass, 0
+                    while place < last - first - 1 and partial[place] <= x:
+                        place += 1
+                    new = topics[first + place]
+                    z[i] = new
+                    counts[new] += 1.0
+                    table[w, new] += 1
+                    totals[new] += 1
+                    i += 1
+        counts[:] = 0.0
+
+
+@kept
 def move_counts(
     table: np.ndarray, totals: np.ndarray, words: np.ndarray, old: np.ndarray, new: np.ndarray
 ) -> None:

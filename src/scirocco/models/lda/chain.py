@@ -27,6 +27,7 @@ from scirocco.models.lda.document_batches import (
     growth_steps,
     shortened_growth,
 )
+from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.settings import HOST, Settings
 from scirocco.models.lda.stochastic_chain import Counting, StochasticChain
 from scirocco.models.lda.streams import DocumentStream
@@ -42,6 +43,7 @@ class TopicChain:
 
     A `DocumentStream` requires a chain without memory. `counting` makes the local steps of a chain without memory;
     None: they are made in this process. `blocks` are the documents of a chain with memory that runs as array programs.
+    `guide` has seed words and labels, for a chain with memory.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class TopicChain:
         chain: int,
         counting: Counting | None = None,
         blocks: Blocks | None = None,
+        guide: Guide | None = None,
     ):
         self.settings = settings
         self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
@@ -69,7 +72,7 @@ class TopicChain:
             self.engine = ArrayChain(blocks, settings)
         elif settings.memory == "documents":
             assert not isinstance(corpus, DocumentStream)
-            self.engine = CollapsedChain(corpus, settings)
+            self.engine = CollapsedChain(corpus, settings, guide)
         else:
             self.engine = StochasticChain(corpus.vocabulary_size, settings, self.seed, counting)
 
@@ -109,7 +112,7 @@ class TopicChain:
             learn_beta=False,
         )
         for number in range(self.settings.starts):
-            trial = TopicChain(corpus, short, self.seed, number)
+            trial = TopicChain(corpus, short, self.seed, number, guide=self.engine.guide)
             trial.advance(START_PASSES)
             if best is None or trial.engine.log_joint() > most:
                 best, most = trial.engine, trial.engine.log_joint()
@@ -173,7 +176,7 @@ def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
-_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 50_000_000, 20, 400
+_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 150_000_000, 20, 400
 """Default length of other chains with memory, in token-samples; and the limits of their passes."""
 _DRAWN_NUMBERS, _LEAST_DRAWS, _MOST_DRAWS = 1 << 24, 20, 100
 """Numbers in all draws of a chain, so that making them takes a small part of the time; limits of the draws."""
@@ -244,6 +247,10 @@ class Task(NamedTuple):
     """Makes the local steps, see `stochastic_chain.Here`; does not affect the draws."""
     start: Start | None = None
     """Where the chains start, if they continue from an earlier fit."""
+    guide: Guide | None = None
+    """Seed words and labels."""
+    chosen: str = ""
+    """What was chosen, in one line."""
 
     def with_growth(self, growth: Growth) -> Task:
         """A copy with other stages."""
@@ -302,6 +309,7 @@ def _fit(task: Task, made: list[TopicChain]) -> fits.Fit:
             "growth_asked": encode(task.growth_asked),
             "num_words": int(corpus.vocabulary_size),
             **({} if task.start is None else {"continued": task.start.name}),
+            **({} if task.guide is None else {"guide": task.guide.as_json()}),
         },
         corpus.fingerprint,
         corpus.num_documents,
@@ -316,6 +324,7 @@ def _fit(task: Task, made: list[TopicChain]) -> fits.Fit:
         # After its growth a chain visits all documents once: tokens of discarded topics have none until then.
         first_steps=growing_steps + steps_of_a_pass if growing_steps else 0,
         after_clock=end_growth,
+        chosen=task.chosen,
     )
 
 
@@ -328,7 +337,7 @@ def _chains(task: Task) -> list[TopicChain]:
         assert isinstance(task.corpus, Corpus)
         blocks = Blocks(task.corpus, task.seed, task.settings.growth)  # one copy for all chains
     chains = [
-        TopicChain(corpus, task.settings, task.seed, chain, task.counting, blocks)
+        TopicChain(corpus, task.settings, task.seed, chain, task.counting, blocks, task.guide)
         for chain, corpus in enumerate(corpora)
     ]
     if task.start is not None:
@@ -363,7 +372,7 @@ def save(
     fits.save(KIND, {"topics": draws}, stats, configuration, extra, path, overwrite, arrays)
 
 
-_OF_A_FIT = ("growth", "spare_topics", "starts", "device", "data", "seed", "num_rows")
+_OF_A_FIT = ("growth", "spare_topics", "starts", "device", "data", "seed", "num_rows", "guide")
 
 
 class Loaded(NamedTuple):

@@ -14,6 +14,7 @@ from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda import hyper, local
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import CorpusBatches, Delivery
+from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, normalise
 
@@ -40,8 +41,8 @@ class CollapsedChain:
     Then z of the batch is drawn given ω, document by document, in several threads.
     """
 
-    def __init__(self, corpus: Corpus, settings: Settings):
-        self.settings, self.threads = settings, settings.num_threads
+    def __init__(self, corpus: Corpus, settings: Settings, guide: Guide | None = None):
+        self.settings, self.threads, self.guide = settings, settings.num_threads, guide
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         lengths = document_lengths(corpus)
         self.begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -51,6 +52,8 @@ class CollapsedChain:
         """The topic of each token of the corpus, document by document."""
         self.table = np.zeros((corpus.vocabulary_size, width), np.int32)
         self.totals = np.zeros(width, np.int64)
+        if guide is not None:
+            guide.add_to(self.table, self.totals)
         self._sums: np.ndarray
         """Partial sums of α_k φ_wk for each word, and the visits they may still serve; empty if not needed."""
         self._age: np.ndarray
@@ -92,20 +95,22 @@ class CollapsedChain:
         self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
 
     def _collapsed(self, delivery: Delivery, seed: SeedWords, grown: bool) -> None:
+        rows = (*delivery.rows, delivery.documents)
+        counted = (self.memory, self.begins, self.table, self.totals)
+        words = arguments.seed_words(seed(TopicPurpose.COLLAPSED), _COLLAPSED_SEED)
+        if self.guide is not None and self.guide.has_labels:
+            allowed = (self.guide.offsets, self.guide.topics)
+            _kernels().labelled_documents(
+                rows, *counted, allowed, self.alpha, self.beta, self.settings.sweeps, words
+            )
+            return
         ageing = not grown or self._pass < _AGEING_PASSES
+        alpha = self._spread_alpha()
         _kernels().collapsed_documents(
-            (*delivery.rows, delivery.documents),
-            self.memory,
-            self.begins,
-            self.table,
-            self.totals,
-            self._sums,
-            self._age,
-            ageing,
-            self._spread_alpha(),
-            self.beta,
-            self.settings.sweeps,
-            arguments.seed_words(seed(TopicPurpose.COLLAPSED), _COLLAPSED_SEED),
+            rows,
+            *counted,
+            *(self._sums, self._age, ageing),
+            *(alpha, self.beta, self.settings.sweeps, words),
         )
 
     def _spread_alpha(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from scirocco.models.lda import local
 from scirocco.models.lda.blocks import BlockPasses
 from scirocco.models.lda.corpus import Corpus, as_corpus
 from scirocco.models.lda.document_batches import Growth
+from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, normalised
@@ -161,6 +162,8 @@ def _with_topics(chain: Any, corpus: Corpus, omega: np.ndarray, alpha: np.ndarra
             found = _swept(seed, batch, weights, alpha, z, chain.settings)
             table[batch.distinct] += found.astype(np.int32)
         memory.append(z)
+    if blocks is None and chain.engine.guide is not None:
+        chain.engine.guide.add_to(table, np.zeros(len(alpha), np.int64))
     if blocks is not None:
         return {"memory": np.concatenate(memory), "numbers": np.concatenate([alpha, [beta, len(alpha)]])}
     kind = chain.engine.memory.dtype
@@ -203,6 +206,7 @@ def start(
     settings: Settings,
     num_chains: int,
     seed: int,
+    guide: Guide | None = None,
 ) -> Start:
     """Where `num_chains` chains on `corpus` start after a fit with these draws."""
     was, num_topics = reached.configuration, draws.shape[2]
@@ -215,6 +219,7 @@ def start(
         "seed": seed,
         "num_words": corpus.vocabulary_size,
         "data": corpus.fingerprint(),
+        "guide": None if guide is None else guide.as_json(),
     }
     same |= {name: value for name, value in settings.as_json().items() if name not in _OF_A_RUN}
     states = reached.states()

@@ -220,7 +220,10 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
     sparse = require("scipy.sparse", "a corpus in memory")
     held: Any = X if sparse.issparse(X) else as_numpy(X, "the matrix of counts")
     if held.ndim != 2:
-        raise InvalidValueError(f"a matrix of counts must be documents × words, got shape {held.shape}.")
+        raise InvalidValueError(
+            f"a matrix of counts must be documents × words, got shape {held.shape}. Reshape your data: a single "
+            "document is X.reshape(1, -1)."
+        )
     if held.dtype == object:
         held = numbers(held, None)
     if held.dtype.kind not in "fiub":

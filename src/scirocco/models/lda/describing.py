@@ -14,8 +14,18 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.lda import prediction
 from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.estimator import LDA
-from scirocco.models.lda.results import all_rows
+from scirocco.models.lda.results import all_rows, largest
 from scirocco.models.lda.texts import open_corpus
+
+
+def representative(
+    shares: np.ndarray, lengths: np.ndarray, num: int, least_tokens: int = 10
+) -> list[list[tuple[int, float]]]:
+    """See `LDA.representative_documents`: from the shares (documents, topics) and the lengths of the documents."""
+    long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
+    return [
+        [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)] for column in shares.T
+    ]
 
 
 class GroupShares(NamedTuple):

@@ -14,9 +14,10 @@ from scirocco import _checks
 from scirocco.models import fits
 from scirocco.models.fits.conventions import StepSize, new_names
 from scirocco.models.lda import chain as chains
-from scirocco.models.lda import continuing, prediction, sharded
+from scirocco.models.lda import continuing, guiding, prediction, sharded
 from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.corpus import Corpus, Documents, as_corpus
+from scirocco.models.lda.corpus import Corpus, Documents
+from scirocco.models.lda.guiding import Guide, Labels, SeedWords
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
@@ -96,6 +97,10 @@ class LDA(fits.Conventions, Results):
     tokeniser
         How texts become words: a `Tokeniser`, a function from a text to a list of words, or the language of the stop
         words; by default `Tokeniser()`. Not used for counts and lists of words.
+    seed_words, seed_weight
+        Words that a topic should have, {"sport": ["game", "team"], ...}: the first topics, in this order, have these
+        names, and a larger β for these words. Each counts as `seed_weight` tokens of the word; by default 1 % of the
+        tokens of an average topic, at least 10. The other topics are free.
     device
         "auto": an accelerator if JAX has one, otherwise the compiled kernels of the CPU. "cpu", "gpu"; "jax": the array
         programs on JAX's default device, whatever it is. On an accelerator "scir" and "gibbs" with memory are one exact
@@ -112,6 +117,8 @@ class LDA(fits.Conventions, Results):
         The run: `run_.draws["topics"]` has the axes (chain, draw, topic, word).
     vocabulary_
         The words, if known.
+    topic_names_
+        Names of the first topics: those of `seed_words`, then the labels.
 
     Examples
     --------
@@ -127,6 +134,7 @@ class LDA(fits.Conventions, Results):
     """Chains of `partial_fit` without memory."""
     _reached: continuing.Reached | None = None
     """Where the chains ended."""
+    _takes_counts = True
     _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
 
     @fits.renamed_arguments(_renamed)
@@ -158,6 +166,8 @@ class LDA(fits.Conventions, Results):
         num_threads: int | None = None,
         device: str = "auto",
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
+        seed_words: SeedWords | None = None,
+        seed_weight: int | None = None,
     ):
         self.num_topics, self.alpha, self.beta = num_topics, alpha, beta
         self.sampler, self.memory, self.batch_size, self.local = sampler, memory, batch_size, local
@@ -166,7 +176,7 @@ class LDA(fits.Conventions, Results):
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
-        self.tokeniser = tokeniser
+        self.tokeniser, self.seed_words, self.seed_weight = tokeniser, seed_words, seed_weight
 
     @classmethod
     def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
@@ -181,6 +191,7 @@ class LDA(fits.Conventions, Results):
         vocabulary: Vocabulary = None,
         column: str | None = None,
         encoding: str = "utf-8",
+        labels: Labels | None = None,
         num_steps: int | None = None,
         num_epochs: float | None = None,
         max_seconds: float | None = None,
@@ -204,12 +215,16 @@ class LDA(fits.Conventions, Results):
             `column`, a text file with a document per line, or a folder of `.txt` files. Or word counts in any format of
             `scirocco.models.lda.as_corpus`. Or a `DocumentStream`, whose documents are read when needed and not stored.
         y
-            Ignored.
+            Ignored; see `labels`.
         vocabulary
             The words in the order of their ids. By default the names of the columns of a data frame of counts; the
             words of texts are learned.
         column, encoding
             The column of a table that has the texts, and the encoding of files.
+        labels
+            For each document a label, a list of labels, or None (labelled LDA). Each label is a topic with this name,
+            which only documents with the label have; they also have the topics without a name. A document with None has
+            all topics.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
@@ -244,6 +259,8 @@ class LDA(fits.Conventions, Results):
         if resume:
             remote |= chains.as_stored(store, self.get_params())
         remote |= {} if former is None else {"growth": None}
+        guide = self._guide(labels, corpus)
+        remote |= {} if guide is None else guide.changes(self.get_params() | remote)
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self._kept_draws(corpus.vocabulary_size), self.num_burnin, self.thin)
         length = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
@@ -255,12 +272,16 @@ class LDA(fits.Conventions, Results):
             length,
             *wanted,
             self.growth,
-            start=None if former is None else former._start(corpus, settings, self.num_chains, self.seed),
+            start=None
+            if former is None
+            else former._start(corpus, settings, self.num_chains, self.seed, guide),
+            guide=guide,
+            chosen=f"LDA: {_chosen(settings, length, wanted[0], corpus.num_documents, guide)}",
         )
         watch = () if validation is None else (self._watcher(validation, corpus, settings, tokeniser),)
         self.run_: Run | None
         with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            log.info("LDA: %s", _chosen(settings, length, wanted[0], corpus.num_documents))
+            log.info("%s", task.chosen)
             self.run_, reached = chains.fit(
                 task._replace(counting=counting),
                 store=store,
@@ -268,28 +289,15 @@ class LDA(fits.Conventions, Results):
                 overwrite=overwrite,
                 callbacks=(*as_callbacks(callbacks), *watch),
                 progress=progress,
-                extra=self._extra(corpus.vocabulary, tokeniser),
+                extra=self._extra(corpus.vocabulary, tokeniser, () if guide is None else guide.names),
             )
         assert self.run_ is not None
         self._keep(self.run_.draws, self.run_.stats)
         self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
         self._reached, self.tokeniser_ = reached, tokeniser
+        self.topic_names_ = () if guide is None else guide.names
         self.__dict__.pop("_online", None)
         return self
-
-    def _plan(
-        self,
-        X: Documents,
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-    ) -> str:
-        """One line that says what `fit` does for these documents: sampler, device, passes and draws."""
-        corpus = as_corpus(X)
-        settings, number = self._settings(_size(corpus)), self._kept_draws(corpus.vocabulary_size)
-        wanted = fits.check_draws(number, self.num_burnin, self.thin)
-        lasts = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
-        return _chosen(settings, lasts, number, corpus.num_documents)
 
     def partial_fit(
         self,
@@ -312,6 +320,8 @@ class LDA(fits.Conventions, Results):
         corpus of `total_documents`, and after each call the current topics are added to the last `num_samples` draws.
         A model that was fitted or loaded continues where it stopped.
         """
+        if "n_features_in_" in vars(self) and vocabulary is None:
+            self._check_columns(X)
         if self._reached is not None and self._reached.remembers:
             return self._take_in(X, vocabulary, column, encoding)
         fitted = "n_features_in_" in vars(self)
@@ -399,12 +409,23 @@ class LDA(fits.Conventions, Results):
         return continuing.with_new_words(X, vocabulary, former.vocabulary_, former.n_features_in_)
 
     def _start(
-        self, corpus: Corpus | DocumentStream, settings: Settings, num_chains: int, seed: int
+        self,
+        corpus: Corpus | DocumentStream,
+        settings: Settings,
+        num_chains: int,
+        seed: int,
+        guide: Guide | None,
     ) -> continuing.Start:
         """Where chains that continue from this model start."""
         self._check_fitted()
         assert self._reached is not None
-        return continuing.start(self._reached, self._draws, self._stats, corpus, settings, num_chains, seed)
+        return continuing.start(
+            self._reached, self._draws, self._stats, corpus, settings, num_chains, seed, guide
+        )
+
+    def _guide(self, labels: Labels | None, corpus: Corpus | DocumentStream) -> Guide | None:
+        number = _checks.positive_int(self.num_topics, "num_topics", minimum=2)
+        return guiding.guide(self.seed_words, self.seed_weight, labels, corpus, number)
 
     def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
@@ -416,7 +437,7 @@ class LDA(fits.Conventions, Results):
         """Contents of a report, see `scirocco.models.view`."""
         from scirocco.models.lda import view
 
-        return view.view(self, run, options.get("documents"))
+        return view.view(self, run, options.get("documents"), options.get("groups"))
 
     def to_arviz(self) -> Any:
         """Convert the draws to ArviZ, with the topics of all chains in the order of the first."""
@@ -433,7 +454,7 @@ class LDA(fits.Conventions, Results):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the fitted model: draws as a Zarr group, settings and vocabulary; no pickles and no code."""
         self._check_fitted()
-        extra = self._extra(self.vocabulary_, self.tokeniser_)
+        extra = self._extra(self.vocabulary_, self.tokeniser_, self.topic_names_)
         chains.save(self._draws, self._stats, self._fitted, extra, path, overwrite, self._reached)
 
     @classmethod
@@ -453,14 +474,19 @@ class LDA(fits.Conventions, Results):
         model._reached = loaded.reached
         if loaded.extra.get("tokeniser") is not None:
             model.tokeniser_ = Tokeniser.from_json(loaded.extra["tokeniser"])
+        model.topic_names_ = tuple(loaded.extra.get("topic_names", ()))
         return model
 
     def _extra(
-        self, vocabulary: tuple[str, ...] | None, tokeniser: Tokeniser | None = None
+        self,
+        vocabulary: tuple[str, ...] | None,
+        tokeniser: Tokeniser | None = None,
+        names: Sequence[str] = (),
     ) -> dict[str, Any]:
         params = {name: encode(v) for name, v in self.get_params().items() if name != "tokeniser"}
         split = None if tokeniser is None else tokeniser.as_json()
-        return {"vocabulary": list(vocabulary) if vocabulary else None, "params": params, "tokeniser": split}
+        words = list(vocabulary) if vocabulary else None
+        return {"vocabulary": words, "params": params, "tokeniser": split, "topic_names": list(names)}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -496,12 +522,20 @@ class LDA(fits.Conventions, Results):
         return watch
 
 
-def _chosen(settings: Settings, length: fits.Length, num_samples: int, num_documents: int) -> str:
+def _chosen(
+    settings: Settings,
+    length: fits.Length,
+    num_samples: int,
+    num_documents: int,
+    guide: Guide | None = None,
+) -> str:
     """One line: the method, where it runs, and for how long."""
     if length.num_steps is None:
-        return f"{settings.words[:-1]}; {length.max_seconds:g} s, at most {num_samples} draws per chain."
-    passes = length.num_steps * settings.batch_size / num_documents
-    return f"{settings.words[:-1]}; {passes:,.0f} passes, at most {num_samples} draws per chain."
+        lasts = f"{length.max_seconds:g} s"
+    else:
+        lasts = f"{length.num_steps * settings.batch_size / num_documents:,.0f} passes"
+    also = f" {guide.words}." if guide is not None and guide.words else ""
+    return f"{settings.words[:-1]}; {lasts}, at most {num_samples} draws per chain.{also}"
 
 
 def _size(corpus: Corpus | DocumentStream) -> Size:

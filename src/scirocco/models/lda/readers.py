@@ -37,7 +37,10 @@ def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
         raise InvalidTypeError(f"word counts must be numbers, got dtype {counts.dtype}.")
     if counts.dtype.kind == "f":
         _refuse(
-            ~np.isfinite(counts), counts, place, "which is not a count. Remove or fix these documents first."
+            ~np.isfinite(counts),
+            counts,
+            place,
+            "which is not a count (NaN or inf). Remove or fix these documents first.",
         )
     _refuse(counts < 0, counts, place, "but counts must be >= 0.")
     if counts.dtype.kind == "f":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,9 @@ from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.texts import open_corpus
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.topics import normalise
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FOLD_DRAWS = 10
 _FEW_EFFECTIVE = 8
@@ -44,6 +47,7 @@ class Results:
     seed: int
     tokeniser: Any
     tokeniser_: Tokeniser | None = None
+    topic_names_: tuple[str, ...] = ()
     components_: np.ndarray
     n_features_in_: int
     vocabulary_: tuple[str, ...] | None
@@ -206,16 +210,24 @@ class Results:
 
         Documents with fewer than `least_tokens` known tokens are left out, unless all have fewer.
         """
+        from scirocco.models.lda import describing
+
         self._check_fitted()
         _checks.positive_int(num, "num")
         corpus = self._read(X, column, encoding)
         shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
-        lengths = document_lengths(corpus)
-        long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
-        return [
-            [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)]
-            for column in shares.T
-        ]
+        return describing.representative(shares, document_lengths(corpus), num, least_tokens)
+
+    def plot_topics(
+        self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9
+    ) -> Figure:
+        """A matplotlib figure: the `num` most probable words of each topic, with central intervals.
+
+        `topics` are numbers of topics; by default the first twelve. Save it with `figure.savefig("topics.pdf")`.
+        """
+        from scirocco.models.lda import plotting
+
+        return plotting.topics(self, num, topics, interval)
 
     def shares_by(
         self,
@@ -239,8 +251,10 @@ class Results:
         return describing.shares_by(corpus, groups, self._some_draws(), self._fold_in(), interval)
 
     def labels(self, num: int = 3) -> list[str]:
-        """A short name for each topic: its `num` most probable words."""
-        return [", ".join(map(str, words)) for words in self.top_words(num)]
+        """A short name for each topic: its `num` most probable words, after the name of its seed words or label."""
+        words = [", ".join(map(str, words)) for words in self.top_words(num)]
+        named = [f"{name}: {words[k]}" for k, name in enumerate(self.topic_names_)]
+        return [*named, *words[len(named) :]]
 
     def set_output(self, *, transform: str | None = None) -> Any:
         """Set the type of the result of `transform`: "default" (an array), "pandas" or "polars" (a data frame)."""
@@ -328,6 +342,7 @@ class Results:
         self, X: Documents, column: str | None = None, encoding: str = "utf-8", may_be_empty: bool = False
     ) -> Corpus:
         """Documents over the words of the model."""
+        self._check_columns(X)
         return open_corpus(
             X,
             self._known(),
@@ -336,6 +351,15 @@ class Results:
             tokeniser=self._split_by(),
             may_be_empty=may_be_empty,
         ).corpus
+
+    def _check_columns(self, X: object) -> None:
+        """Raise an error if a matrix has other columns than the words of the fit, which have no names."""
+        shape = getattr(X, "shape", ())
+        if self.vocabulary_ is None and len(shape) == 2 and shape[1] != self.n_features_in_:
+            raise InvalidValueError(
+                f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input: its columns must be the words of the fit, in the same order."
+            )
 
     def _split_by(self) -> Any:
         """How texts are split: as those of the fit, or by the function that was set after loading."""

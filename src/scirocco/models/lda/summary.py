@@ -71,9 +71,8 @@ def token_shares(path: str | os.PathLike[str], model: LDA) -> np.ndarray | None:
 
 def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
     """Shares of the topics in the order of `components_`; None if the state does not have them."""
-    state = (
-        {} if Record.from_json(stored.record).configuration["sampler"] in _NATURAL else stored.read_state()
-    )
+    configuration = Record.from_json(stored.record).configuration
+    state = {} if configuration["sampler"] in _NATURAL else stored.read_state()
     if "sizes" in state:  # of the draws of a model that took in more documents
         sizes = model._aligned(np.asarray(state["sizes"], np.float64)).mean(axis=1)
         return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
@@ -81,7 +80,12 @@ def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
     topics = stored.arrays["posterior"]["topics"]
     if found is None or found.shape[:1] + found.shape[2:] != (topics.shape[0], topics.shape[2]):
         return None
-    sizes = model._aligned(found.sum(axis=1, dtype=np.float64)[:, None])[:, 0]
+    sums = found.sum(axis=1, dtype=np.float64)
+    for _, topic, count in (configuration.get("guide") or {}).get(
+        "counts", ()
+    ):  # of seed words, not of tokens
+        sums[:, topic] -= count
+    sizes = model._aligned(sums[:, None])[:, 0]
     return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
 
 

@@ -294,6 +294,17 @@ def _of_table(path: Path, kind: str, column: str | None, encoding: str) -> Texts
     return _of_values(texts, f"column {column!r} of {path.name}")
 
 
+def table_column(path: Path, column: str, encoding: str = "utf-8") -> list[Any]:
+    """The values of another column of a table of texts, such as dates or sources."""
+    kind = next((each for each in _TABLES if path.name.lower().removesuffix(".gz").endswith(each)), "")
+    if not kind:
+        raise InvalidValueError(f"{path.name} has no columns: pass a table ({', '.join(_TABLES)}).")
+    if kind in (".parquet", ".pq"):
+        return _parquet_column(path, column)
+    records = _json_records if kind in (".jsonl", ".ndjson") else _rows
+    return list(records(path, kind, column, encoding))
+
+
 def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
     if column is None:
         raise InvalidValueError(
@@ -353,8 +364,12 @@ def _json_records(path: Path, kind: str, column: str | None, encoding: str) -> I
 
 
 def _of_parquet(path: Path, column: str | None) -> Texts:
+    return _of_values(_parquet_column(path, column), f"column {column!r} of {path.name}")
+
+
+def _parquet_column(path: Path, column: str | None) -> list[Any]:
     parquet = require("pyarrow.parquet", "reading Parquet files")
     with reading(path):
         chosen = _need_column(path, column, parquet.read_schema(path).names)
-        values = parquet.read_table(path, columns=[chosen]).column(0).to_pylist()
-    return _of_values(values, f"column {column!r} of {path.name}")
+        values: list[Any] = parquet.read_table(path, columns=[chosen]).column(0).to_pylist()
+    return values

@@ -21,7 +21,8 @@ from scirocco.drawing.markup import (
     sortable,
     tag,
 )
-from scirocco.errors import SciroccoError
+from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.models.lda import view_documents
 from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
@@ -41,8 +42,10 @@ _WIDTH, _HEIGHT, _MARGIN = 340, 300, 26
 """Of the map: the width of a phone, so that its words can be read there."""
 
 
-def view(model: LDA, run: Run | None, documents: Any = None) -> View:
+def view(model: LDA, run: Run | None, documents: Any = None, groups: Any = None) -> View:
     """Report of the topics; diagnostics use the weight of the first word of each."""
+    if groups is not None and documents is None:
+        raise InvalidValueError("a report by `groups` requires `documents`, with one group for each of them.")
     draws = model.draws_
     if run is None:
         run = model.run_ or run_behind(
@@ -60,7 +63,7 @@ def view(model: LDA, run: Run | None, documents: Any = None) -> View:
         size_of(run, "words", model.n_features_in_),
         with_draws(run, first, only_moving=False),
         about,
-        sections=lambda seen: _sections(model, run, drawn, documents),
+        sections=lambda seen: _sections(model, run, drawn, documents, groups),
         shows_scores=True,
     )
 
@@ -75,25 +78,27 @@ class Prevalence(NamedTuple):
     """Description of the shares, or why there are none."""
 
 
-def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any) -> list[Section]:
-    prevalence = _prevalence(model, run, documents)
+def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any, groups: Any) -> list[Section]:
+    found = None if documents is None else view_documents.read(model, documents, groups)
+    prevalence = _prevalence(model, run, found)
     opened = Opened(model, prevalence.shares, run.status, run.num_chains, run.num_draws)
     listed = summarise(opened, _NUM_WORDS, _INTERVAL, drawn)
+    names = model.topic_names_
     return [
-        _browser(listed, drawn.draws, opened.level(_INTERVAL)),
+        _browser(listed, drawn.draws, opened.level(_INTERVAL), names),
         Section("map", "Map of topics", _topic_map(model, listed[:_MOST_TOPICS])),
         _prevalences(listed, prevalence),
+        *([] if found is None else view_documents.sections(listed, found, names)),
         _perplexity(run),
         _certainty(listed, opened.level(_INTERVAL)),
     ]
 
 
-def _prevalence(model: LDA, run: Run, documents: Any) -> Prevalence:
-    if documents is not None:
-        found = np.asarray(model.transform(documents), np.float64)
-        found = found[np.isfinite(found).all(axis=1)]
-        leading = np.bincount(found.argmax(axis=1), minlength=found.shape[1]) / len(found)
-        return Prevalence(found.mean(axis=0), leading, f"Mean shares over {len(found):,} documents.")
+def _prevalence(model: LDA, run: Run, found: view_documents.Read | None) -> Prevalence:
+    if found is not None:
+        each = found.shares
+        leading = np.bincount(each.argmax(axis=1), minlength=each.shape[1]) / len(each)
+        return Prevalence(each.mean(axis=0), leading, f"Mean shares over {len(each):,} documents.")
     shares = _shares_of(model, run)
     if shares is not None:
         return Prevalence(shares, None, "Shares of the tokens in the last state of the chains.")
@@ -177,14 +182,19 @@ def _certainty(listed: list[Topic], level: float) -> Section:
 # -- the browser: a card for each topic, with the intervals of its words and, opened, their traces ---------------------
 
 
-def _browser(listed: list[Topic], draws: Array, level: float) -> Section:
+def _browser(listed: list[Topic], draws: Array, level: float, names: Sequence[str]) -> Section:
     """All cards, with a search box and sort options; draws are (chain, draw, topic, word)."""
     shown = listed[:_MOST_TOPICS]
     chains = min(len(draws), 4)
     num_traced = max(1, min(_TRACED, _MOST_LINES // (chains * len(shown))))
     traced = min(len(shown), _MOST_LINES // (chains * num_traced))
     cards = [
-        _card(topic, place, draws[:, :, topic.number, :num_traced] if place < traced else None)
+        _card(
+            topic,
+            place,
+            draws[:, :, topic.number, :num_traced] if place < traced else None,
+            view_documents.title_of(topic, names),
+        )
         for place, topic in enumerate(shown)
     ]
     controls = tag(
@@ -230,7 +240,7 @@ def _agreement(listed: list[Topic]) -> str:
     )
 
 
-def _card(topic: Topic, place: int, draws: Array | None) -> Html:
+def _card(topic: Topic, place: int, draws: Array | None, title: str) -> Html:
     largest = max((word.high for word in topic.words), default=1.0)
     said = [] if topic.share is None else [f"{topic.share:.1%} of the text"]
     said += [] if topic.rhat is None else [f"R-hat {number(topic.rhat, 3)}"]
@@ -244,8 +254,7 @@ def _card(topic: Topic, place: int, draws: Array | None) -> Html:
         tag("tbody", *(_row(word, largest) for word in topic.words)),
         aria_label=f"Words of topic {topic.number}",
     )
-    title, more = f"Topic {topic.number}", Html()
-    name: str = title
+    more, name = Html(), title
     if draws is not None:
         place_of = f"topic-{topic.number}-more"
         traces = sparks(
@@ -265,7 +274,7 @@ def _card(topic: Topic, place: int, draws: Array | None) -> Html:
         class_="card",
         tabindex="-1",
         aria_label=title,
-        data_text=f"topic {topic.number} " + " ".join(word.word for word in topic.words),
+        data_text=f"{title.lower()} " + " ".join(word.word for word in topic.words),
         data_place=place,
         data_number=topic.number,
         data_doubt=f"{np.mean([_width_of(word) for word in topic.words]):.4g}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, key_for
 from scirocco.cluster.tasks import check_wanted
 from scirocco.data import Table
@@ -28,7 +29,7 @@ from scirocco.run.loop import KernelState, Parts, Start
 from scirocco.run.tuning import reward
 from scirocco.run.tuning.candidates import WIDTH, Candidate, grouped, stacked
 from scirocco.samplers import Sampler
-from scirocco.types import Key, Params
+from scirocco.types import Array, Key, Params, PyTree
 
 _SURVIVORS = 4
 """One setting in this many continues to the next round."""
@@ -75,12 +76,14 @@ class Arena(NamedTuple):
 class Lanes:
     """Chains of settings that differ only in numbers."""
 
-    def __init__(self, arena: Arena, samplers: list[Sampler], key: Key):
-        self.arena, self._key = arena, key
+    def __init__(self, arena: Arena, samplers: list[Sampler], key: Key, num_steps: int, kept: int):
+        self.arena, self._key, self.num_steps = arena, key, num_steps
+        self.thin = max(1, num_steps // kept)
+        # one program for all rounds and the warm-up
+        self._room = min(num_steps // self.thin, arena.table.steps_in_segment // self.thin + 2)
         self.alive = list(range(len(samplers)))
         """Settings that are still in the race."""
-        # a multiple of the usual number, so that one compiled program serves different numbers of settings
-        self.count = -(-len(samplers) // WIDTH) * WIDTH
+        self.count = lanes_for(len(samplers))
         spare = self.count - len(samplers)
         self._inners = stacked(samplers + samplers[:1] * spare)
         self.owners = np.array([*self.alive, *[-1] * spare])
@@ -110,27 +113,36 @@ class Lanes:
         begin = (arena.model, parts, self._inners, arena.start, self._key, keys)
         try:
             states = _start(True, *begin)
-            jax.eval_shape(partial(_advance_all, arena.model, True, 1), parts, self._inners, states, 1, 1, 0)
+            _advance.eval_shape(arena.model, True, self._room, parts, self._inners, states, 1, 1, 0)
             return True, states
         except ValueError:  # each lane has its own memory
             return False, _start(False, *begin)
 
-    def advance(self, num_steps: int, thin: int) -> tuple[Params, np.ndarray]:
-        """Draws (lane, draw, ...) in the user's units, and whether each lane is still finite."""
-        capacity, done = num_steps // thin, 0
-        room = min(capacity, self.arena.table.steps_in_segment // thin + 2)
+    def warm_up(self) -> None:
+        """Half a round; lanes start at the mode, and their first draws are not evaluated."""
+        steps = max(1, self.num_steps // 2)
+        for _ in self._chunks(steps, steps):
+            check_wanted()
+
+    def advance(self) -> tuple[Params, np.ndarray]:
+        """A round: draws (lane, draw, ...) in the user's units, and whether each lane is still finite."""
         draws, good = [], np.ones(self.count, bool)
-        while done < capacity * thin:
-            number, phase = int(self.states.number), done % thin
-            parts, stop = self._parts(number + 1)  # step m moves, then needs estimate m + 1
-            steps = min(capacity * thin - done, stop - number - 1)
-            static = (self.arena.model, self._shared, room)
-            self.states, chunk = _advance(*static, parts, self._inners, self.states, steps, thin, phase)
-            complete = (phase + steps) // thin
+        for chunk, complete in self._chunks(self.num_steps // self.thin * self.thin, self.thin):
             draws.append(jax.tree.map(lambda leaf, most=complete: leaf[:, :most], chunk.draws))
             good &= np.asarray(chunk.bad_step) < 0
-            done += steps
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *draws), good
+
+    def _chunks(self, num_steps: int, thin: int) -> Iterator[tuple[loop.Chunk, int]]:
+        """Make these steps; the results, and how many of their draws are complete."""
+        done = 0
+        while done < num_steps:
+            number, phase = int(self.states.number), done % thin
+            parts, stop = self._parts(number + 1)  # step m moves, then needs estimate m + 1
+            steps = min(num_steps - done, stop - number - 1)
+            static = (self.arena.model, self._shared, self._room)
+            self.states, chunk = _advance(*static, parts, self._inners, self.states, steps, thin, phase)
+            yield chunk, (phase + steps) // thin
+            done += steps
 
     def keep(self, settings: list[int]) -> None:
         """Continue with these settings only; they divide the lanes among them."""
@@ -139,14 +151,16 @@ class Lanes:
         lanes = [int(np.flatnonzero(self.owners == owner)[0]) for owner in owners]
         spare = self.count - len(lanes)
         lanes += lanes[:1] * spare
-        index = jnp.asarray(lanes)
-        pick = partial(jax.tree.map, lambda leaf: leaf[index])
         number = np.concatenate([np.tile(np.arange(replicates), len(settings)), np.arange(spare)])
-        self._inners = pick(self._inners)
-        self.states = self.states._replace(
-            sampler=pick(self.states.sampler),
-            gradient=pick(self.states.gradient),
-            memory=self.states.memory if self._shared else pick(self.states.memory),
+        states = self.states
+        memory = None if self._shared else states.memory
+        self._inners, sampler, gradient, memory = _picked(
+            np.array(lanes), (self._inners, states.sampler, states.gradient, memory)
+        )
+        self.states = states._replace(
+            sampler=sampler,
+            gradient=gradient,
+            memory=states.memory if self._shared else memory,
             noise_key=self._replicate_keys(number),
         )
         self.owners = np.concatenate([owners, np.full(spare, -1)])
@@ -155,6 +169,16 @@ class Lanes:
     def close(self) -> None:
         """Release the feed."""
         self._feed.close()
+
+
+@jax.jit
+def _picked(lanes: Array, tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[lanes], tree)
+
+
+def lanes_for(settings: int) -> int:
+    """A multiple of the usual number, so that one compiled program serves different numbers of settings."""
+    return -(-settings // WIDTH) * WIDTH
 
 
 def _axes(shared: bool) -> Any:
@@ -166,7 +190,7 @@ def _with_inner(parts: Parts, inner: Sampler) -> Parts:
     return parts._replace(sampler=inner if parts.sampler is None else parts.sampler.with_core(inner))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _start(
     shared: bool, model: Model, parts: Parts, inners: Sampler, begin: Start, key: Key, keys: Key
 ) -> KernelState:
@@ -194,7 +218,7 @@ def _advance_all(
     return jax.vmap(one, in_axes=(0, _axes(shared)), out_axes=(_axes(shared), 0))(inners, states)
 
 
-_advance = partial(jax.jit, static_argnums=(0, 1, 2))(_advance_all)
+_advance = setup_program(0, 1, 2)(_advance_all)
 
 
 # -- rounds ---------------------------------------------------------------------------------------------------
@@ -227,30 +251,30 @@ class Race:
         self.entries: list[Entry] = []
         self.numbers: list[list[int]] = []
         """The entries of each group of lanes."""
-        self.steps: list[int] = []
+        size = _tree.size(judge.centre)
+        pooled = int(np.clip(math.sqrt(_PAIR_WORK / (16 * size)), 1_000, 8_000))
+        groups = [grouped(found) for found in candidates]
+        kept = max(50, 2 * pooled // sum(lanes_for(len(group)) for found in groups for group in found))
         largest = max(room.parts.batching.size for room in rooms)
         for place, (room, found) in enumerate(zip(rooms, candidates, strict=True)):
             # the same number of rows for every setting: longer chains for smaller batches
             steps = round(num_steps * min(_MOST_STEPS, largest / room.parts.batching.size))
-            for group in grouped(found):
+            for group in groups[place]:
                 first = len(self.entries)
                 self.entries += [Entry(place, len(self.lanes), k, found[c]) for k, c in enumerate(group)]
                 self.numbers.append(list(range(first, len(self.entries))))
-                self.lanes.append(Lanes(room, [found[c].sampler for c in group], self.key))
-                self.steps.append(steps)
+                self.lanes.append(Lanes(room, [found[c].sampler for c in group], self.key, steps, kept))
         self.trials = [
             Trial({**rooms[e.arena].settings, **e.candidate.settings}, [], e.candidate.first_guess)
             for e in self.entries
         ]
-        size = _tree.size(judge.centre)
-        pooled = int(np.clip(math.sqrt(_PAIR_WORK / (16 * size)), 1_000, 8_000))
-        self.kept = max(50, 2 * pooled // sum(lanes.count for lanes in self.lanes))
 
     def run(self, method: str, deadline: float | None) -> list[int]:
         """Entries, best first."""
         alive = list(range(len(self.entries)))
         places = sum(lanes.count for lanes in self.lanes)
-        self._warm_up()
+        for lanes in self.lanes:
+            lanes.warm_up()
         while True:
             scores = self._round()
             for number in alive:
@@ -277,23 +301,14 @@ class Race:
 
         return sorted(rest, key=place)
 
-    def _warm_up(self) -> None:
-        """Lanes start at the mode; their first draws are not evaluated."""
-        for lanes, steps in zip(self.lanes, self.steps, strict=True):
-            check_wanted()
-            lanes.advance(max(1, steps // 2), max(1, steps // 2))
-
     def _round(self) -> dict[int, float]:
         scores: dict[int, float] = {}
-        for number, (lanes, steps) in enumerate(zip(self.lanes, self.steps, strict=True)):
+        for number, lanes in enumerate(self.lanes):
             if not lanes.alive:
                 continue
             check_wanted()
-            thin = max(1, steps // self.kept)
-            draws, good = lanes.advance(steps, thin)
+            draws, good = lanes.advance()
             replicates = lanes.replicates
-            used = lanes.count // replicates * replicates
-            draws = jax.tree.map(lambda leaf, used=used: leaf[:used], draws)
             found = np.asarray(
                 reward.discrepancies(
                     self.model, reward.block_of(self.judge), replicates, self.judge, draws, self.key

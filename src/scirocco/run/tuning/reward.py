@@ -8,13 +8,13 @@ the same amount for all candidates, because they are evaluated on the same rows.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from scirocco._programs import setup_program
 from scirocco._random import Purpose, key_for
 from scirocco._stein import stein_kernel
 from scirocco.data import Table
@@ -48,12 +48,12 @@ def make_judge(
     model: Model, table: Table, centre: Params, factor: Any, inverse: Any, temperature: Any, key: Key
 ) -> Judge:
     """One pass for the exact gradient at the centre, and a sample of rows."""
-    gradient = model.combine(centre, table.sum(model.summand, centre))
+    total = table.sum(model.summand, centre)
     exact = table.num_rows <= _EXACT
     rows = table.random_rows(_EXACT if exact else _ROWS, key_for(key, Purpose.REWARD_ROWS), False)
     block = table.num_rows if exact else _BLOCK
-    if not exact:  # blocks wrap around the end, so that all rows have the same weight
-        rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[: block - 1]]), rows)
+    # blocks wrap around the end, so that all rows have the same weight
+    gradient, rows = _gradient_and_rows(model, 0 if exact else block - 1, centre, total, rows)
     return Judge(
         centre,
         gradient,
@@ -65,29 +65,46 @@ def make_judge(
     )
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@setup_program(0, 1)
+def _gradient_and_rows(
+    model: Model, repeated: int, centre: Params, total: PyTree, rows: Rows
+) -> tuple[PyTree, Rows]:
+    """The gradient of the log posterior, and the rows with the first ones repeated at the end."""
+    longer = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[:repeated]]), rows)
+    return model.combine(centre, total), longer
+
+
 def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
     """KSD² of each candidate, over all pairs (V-statistic): never negative.
 
     `draws`: in the units of the user, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
-    candidate.
+    candidate, and lanes that are left over at the end are not used.
     """
-    with jax.default_matmul_precision("highest"):  # distances are differences of large products
-        return _discrepancies(model, block, replicates, judge, draws, key)
+    return _pooled(replicates, *_rounded(model, block, judge, draws, key))
 
 
-def _discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
-    draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
-    scores = gradients(model, block, judge, draws, key)
-    flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
-    x, s = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre)), flat(scores) / judge.temperature
-    if judge.factor.ndim == 1:
-        x, s = x * judge.inverse, s * judge.factor
-    else:
-        x, s = x @ judge.inverse.T, s @ judge.factor
+@setup_program(0, 1)
+def _rounded(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> tuple[Array, Array]:
+    """Draws and their scores as vectors, in the coordinates that make the posterior round."""
+    with jax.default_matmul_precision("highest"):
+        draws = jax.vmap(jax.vmap(model.unconstrain))(draws)
+        scores = gradients(model, block, judge, draws, key)
+        flat = jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))
+        x = flat(jax.tree.map(lambda leaf, c: leaf - c, draws, judge.centre))
+        s = flat(scores) / judge.temperature
+        if judge.factor.ndim == 1:
+            return x * judge.inverse, s * judge.factor
+        return x @ judge.inverse.T, s @ judge.factor
+
+
+@setup_program(0)
+def _pooled(replicates: int, x: Array, s: Array) -> Array:
     lanes, count, size = x.shape
-    pooled = (lanes // replicates, replicates * count, size)
-    return jax.lax.map(_mean_over_pairs, (x.reshape(pooled), s.reshape(pooled)))
+    candidates = lanes // replicates
+    pooled = (candidates, replicates * count, size)
+    x, s = (leaf[: candidates * replicates].reshape(pooled) for leaf in (x, s))
+    with jax.default_matmul_precision("highest"):  # distances are differences of large products
+        return jax.lax.map(_mean_over_pairs, (x, s))
 
 
 def block_of(judge: Judge) -> int:

@@ -1,0 +1,149 @@
+"""Matrix factorisation and Dirichlet-process mixtures on an accelerator, beside the same machine's processor.
+
+usage: python benchmarks/accelerator_models.py [factorisation] [mixture] [--seconds 3] [--rows 30000 1000000]
+
+factorisation: `BPMF` runs on the device by `sc.sample`: ratings per second of simulated ratings of the size of
+MovieLens 1M, there and, in another process, on the CPU. mixture: `DPMixture` runs on the CPU, by compiled kernels.
+Beside them is what a device could do: a Gibbs sampler of 60 clusters (weights, clusters, labels, one after the other)
+by whole arrays in plain JAX, which is not part of the library. Passes per second, and the log predictive density of
+held-out rows after that many seconds, averaged over the second half of the draws.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+
+import scirocco as sc
+
+ON_CPU = jax.default_backend() == "cpu"
+CLUSTERS = 60
+
+
+def ratings(users=6_040, items=3_706, count=1_000_000):
+    """Simulated ratings of rank 10."""
+    rng = np.random.default_rng(0)
+    u, v = (0.4 * rng.standard_normal((size, 10)) for size in (users, items))
+    i, j = rng.integers(0, users, count), rng.integers(0, items, count)
+    return i, j, (3.5 + np.sum(u[i] * v[j], axis=1) + 0.8 * rng.standard_normal(count)).astype(np.float32)
+
+
+def factorisation(arguments):
+    """Ratings per second of `BPMF(20, batch_size=5000)`."""
+    i, j, r = ratings(count=20_000 if ON_CPU and not os.environ.get("WHOLE") else 1_000_000)
+    steps, rate = 400, 0.0
+    while True:
+        model = sc.models.BPMF(20, batch_size=5_000, num_samples=50, seed=1)
+        model.fit(i, j, r, num_epochs=steps * 5_000 / len(r), progress=False)
+        timing = model.run_.timing["sampling"]
+        rate = timing["steps"] / max(timing["wall"], 1e-3)
+        if timing["wall"] > 0.5 * arguments.seconds or steps >= 1_000_000:
+            break
+        steps = int(min(max(2 * steps, 1.2 * rate * arguments.seconds), 1_000_000))
+    where = jax.devices()[0].device_kind
+    print(
+        f"BPMF, {len(r):,} ratings, {where}: {rate:,.0f} steps/s, {5_000 * rate / 1e6:,.1f} M ratings/s",
+        flush=True,
+    )
+    if not ON_CPU:
+        command = [sys.executable, __file__, "factorisation", "--seconds", str(arguments.seconds)]
+        subprocess.run(command, env=os.environ | {"JAX_PLATFORMS": "cpu", "WHOLE": "1"}, check=False)
+
+
+def rows_of_words(count, words=294, clusters=30, seed=0):
+    """Simulated rows of about three words (as in the visits of msweb)."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(7).dirichlet(np.full(words, 0.05), clusters)
+    members, lengths = rng.integers(0, clusters, count), 1 + rng.poisson(2.0, count)
+    sums = np.cumsum(centres, axis=1)
+    row = np.repeat(np.arange(count), lengths)
+    uniform, word, member = rng.random(len(row)), np.empty(len(row), np.int64), members[row]
+    for cluster in range(clusters):
+        chosen = member == cluster
+        word[chosen] = np.minimum(np.searchsorted(sums[cluster], uniform[chosen]), words - 1)
+    return scipy.sparse.csr_matrix((np.ones(len(row)), (row, word)), (count, words)).astype(np.int64)
+
+
+def array_passes(x, held_out, seconds):
+    """Passes per second of the Gibbs sampler by arrays, and its log predictive density."""
+
+    def one(carry, _):
+        key, labels = carry
+        key, for_words, for_sizes, for_labels = jax.random.split(key, 4)
+        hot = jax.nn.one_hot(labels, CLUSTERS)
+        theta = jax.random.loggamma(for_words, jnp.matmul(hot.T, x) + 0.1)
+        theta -= jax.nn.logsumexp(theta, axis=1, keepdims=True)
+        weights = jax.nn.log_softmax(jax.random.loggamma(for_sizes, hot.sum(axis=0) + 1.0 / CLUSTERS))
+        scores = jnp.matmul(x, theta.T) + weights
+        labels = jnp.argmax(scores + jax.random.gumbel(for_labels, scores.shape), axis=1)
+        predicted = jax.nn.logsumexp(jnp.matmul(held_out, theta.T) + weights, axis=1)
+        return (key, labels), predicted
+
+    @jax.jit
+    def passes(key, labels):
+        (key, labels), predicted = jax.lax.scan(one, (key, labels), length=20)
+        return key, labels, jax.nn.logsumexp(predicted, axis=0) - jnp.log(20.0)
+
+    labels = jax.random.randint(jax.random.key(1), (x.shape[0],), 0, CLUSTERS)
+    state = jax.random.key(0), labels
+    begin = time.perf_counter()
+    jax.block_until_ready(passes(*state)[1])
+    first, made, found = time.perf_counter() - begin, 0, []
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        *state, predicted = passes(*state)
+        found.append(np.asarray(predicted))
+        made += 20
+    rate = made / (time.perf_counter() - begin)
+    later = np.stack(found[len(found) // 2 :])
+    score = np.mean(np.logaddexp.reduce(later, axis=0) - np.log(len(later)))
+    return rate, score, first
+
+
+def mixture(arguments):
+    """Passes per second and held-out scores."""
+    for count in arguments.rows:
+        X, test = rows_of_words(count), rows_of_words(2_000, seed=1)
+        dense, held_out = (jnp.asarray(table.astype(np.float32).toarray()) for table in (X, test))
+        rate, score, first = array_passes(dense, held_out, arguments.seconds)
+        print(
+            f"mixture, {count:,} rows: {rate:,.1f} passes/s by arrays, log predictive {score:.4f}, "
+            f"first call {first:.1f} s",
+            flush=True,
+        )
+        for sampler in ("collapsed", "gibbs"):
+            model = sc.models.DPMixture("multinomial", sampler=sampler, seed=1)
+            model.fit(X[:1_000], num_epochs=2, progress=False)  # compiles
+            begin = time.perf_counter()
+            model.fit(X, max_seconds=arguments.seconds, progress=False)
+            wall = time.perf_counter() - begin
+            passes = float(np.max(model.run_.stats["passes"]))
+            score = np.mean(model.log_predictive(test))
+            print(
+                f"    compiled, CPU, {sampler}: {passes / wall:,.1f} passes/s, log predictive {score:.4f}",
+                flush=True,
+            )
+
+
+def main(given=None):
+    """Run the chosen parts."""
+    parts = {"factorisation": factorisation, "mixture": mixture}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[*parts, []])
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
+    parser.add_argument("--rows", type=int, nargs="+", default=[3_000] if ON_CPU else [30_000, 1_000_000])
+    arguments = parser.parse_args(given)
+    warnings.simplefilter("ignore", sc.SciroccoWarning)  # of short runs
+    for name in arguments.parts or parts:
+        parts[name](arguments)
+
+
+if __name__ == "__main__":
+    main()

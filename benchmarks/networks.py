@@ -1,0 +1,323 @@
+"""Block models: time of a step by the size of the network, a large network, coverage, and links of real networks.
+
+    python benchmarks/networks.py steps                     # 10⁴ to 10⁶ edges: CPU time of a step
+    python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
+    python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
+    python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
+    python benchmarks/networks.py samplers --data graphs    # mixed memberships by SCIR-CV, SCIR and SGRLD, five seeds
+
+steps     a step draws the blocks of 10,000 nodes; networks have ten edges per node. Goal: at most 1.3 times from 10⁴ to
+          10⁶ edges.
+large     two chains; time counts everything after the network is read. Goal: within 1 % of the final perplexity in 5
+          minutes on two cores.
+links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
+          with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
+          environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import environments
+import numpy as np
+
+import scirocco as sc
+from scirocco.models.graph.edges import read
+from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco.models.graph.starts import Starts
+
+MEAN_DEGREE = 20
+
+
+def simulated(
+    num_nodes: int, num_edges: int, num_blocks: int, seed: int, within: float = 0.7
+) -> tuple[np.ndarray, np.ndarray]:
+    """Edges and blocks: a share of the edges is inside a block, degrees are spread like gamma(2) numbers."""
+    rng = np.random.default_rng(seed)
+    z = np.sort(rng.integers(0, num_blocks, num_nodes))
+    weight = rng.gamma(2.0, size=num_nodes)
+    total, bounds = np.cumsum(weight), np.searchsorted(z, np.arange(num_blocks + 1))
+    total = np.concatenate([[0.0], total])
+
+    def node(u: np.ndarray) -> np.ndarray:
+        return np.minimum(np.searchsorted(total, u, side="right") - 1, num_nodes - 1)
+
+    source = node(rng.random(num_edges) * total[-1])
+    low, high = total[bounds[z[source]]], total[bounds[z[source] + 1]]
+    inside = rng.random(num_edges) < within
+    u = rng.random(num_edges)
+    target = node(np.where(inside, low + u * (high - low), u * total[-1]))
+    keep = source != target
+    pairs = np.sort(np.stack([source, target], axis=1)[keep], axis=1)
+    return np.unique(pairs, axis=0), z
+
+
+def prior_of(graph: Any, num_blocks: int, corrected: bool = True) -> Prior:
+    density = graph.weight.sum() / graph.num_pairs
+    return Prior(num_blocks, corrected, corrected, 1.0, 0.5, 0.5 / density, 0.5)
+
+
+def steps(args: argparse.Namespace) -> None:
+    """CPU time of a step for three sizes of networks."""
+    chains, times = {}, {}
+    for num_edges in (10**4, 10**5, 10**6):
+        num_nodes = 2 * num_edges // MEAN_DEGREE
+        edges, z = simulated(num_nodes, num_edges, args.blocks, 0, 0.1)  # few pairs twice
+        graph = read(edges, nodes=num_nodes)
+        prior = prior_of(graph, args.blocks)
+        net = network(graph, prior, None)
+        chain = BlockChain(prior, net, Starts(prior, net, 0, 0), args.batch, 0, 0)
+        chain.blocks = Blocks(prior, net, z)
+        chain.rates = chain.blocks.draw(np.random.default_rng(0))
+        chain.advance(3)
+        chains[num_edges], times[num_edges] = chain, []
+    for _ in range(args.rounds):  # in turn, so that other work on the machine meets all
+        for num_edges, chain in chains.items():
+            begin = time.process_time()
+            chain.advance(20)
+            times[num_edges].append((time.process_time() - begin) / 20)
+    found = {n: float(np.median(values)) for n, values in times.items()}
+    for num_edges, seconds in found.items():
+        print(f"{num_edges:9,} edges: {1e3 * seconds:7.2f} ms a step of {args.batch:,} nodes")
+    ratio = found[10**6] / found[10**4]
+    print(f"10⁶ / 10⁴: {ratio:.2f} (goal: at most 1.3)")
+
+
+def large(args: argparse.Namespace) -> None:
+    """Held-out perplexity of a network of 10⁶ edges by time."""
+    num_nodes = args.edges // 10
+    edges, truth = simulated(num_nodes, args.edges, args.blocks, 1)
+    pairs, counts = sc.models.held_out_links(edges, 0.01, seed=0, nodes=num_nodes)
+    told = list[tuple[float, int]]()
+    begin = time.perf_counter()
+
+    def watch(report: Any) -> None:
+        told.append((time.perf_counter() - begin, report.step))
+
+    model = sc.models.StochasticBlockModel(args.blocks, num_chains=2, num_samples=20, num_burnin=0, seed=0)
+    model.fit(
+        edges, nodes=num_nodes, held_out=pairs, num_epochs=args.epochs, callbacks=[watch], progress=False
+    )
+    seconds = time.perf_counter() - begin
+    draws, final = model.draws_, model.perplexity(pairs, counts)
+    print(
+        f"{len(edges):,} edges, {num_nodes:,} nodes, {args.blocks} blocks: {seconds:.0f} s in all, 2 chains"
+    )
+    print(f"   agreement with the true blocks (adjusted Rand index): {rand_index(truth, model.labels_):.3f}")
+    per_draw = model.run_.configuration["thin"]
+    near = None
+    for number in range(draws["blocks"].shape[1]):
+        model.draws_ = {name: values[:, number : number + 1] for name, values in draws.items()}
+        one = model.perplexity(pairs, counts)
+        at = next((t for t, step in told if step >= (number + 1) * per_draw), seconds)
+        if near is None and one <= 1.01 * final:
+            near = at
+        print(f"   {at:6.0f} s: perplexity of one draw of each chain {one:.4f} (all draws {final:.4f})")
+    print(f"within 1 % after {near} s (goal: 300 s on two cores)")
+
+
+def rand_index(a: np.ndarray, b: np.ndarray) -> float:
+    """The adjusted Rand index of two partitions."""
+    table = np.zeros((a.max() + 1, b.max() + 1))
+    np.add.at(table, (a, b), 1)
+
+    def pairs(x: np.ndarray) -> float:
+        return float((x * (x - 1) / 2).sum())
+
+    rows, columns, both = pairs(table.sum(axis=1)), pairs(table.sum(axis=0)), pairs(table)
+    expected = rows * columns / pairs(np.array([float(len(a))]))
+    return (both - expected) / ((rows + columns) / 2 - expected)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "degree-corrected": {},
+    "degree-corrected, directed": {"directed": True},
+    "bernoulli": {"degree_corrected": False},
+}
+
+
+def coverage(args: argparse.Namespace) -> None:
+    """How often 90 % intervals contain the truth: parameters are drawn anew for each network."""
+    warnings.simplefilter("ignore")
+    for kind, options in KINDS.items():
+        inside: dict[str, list[float]] = {"block matrix": [], "shares": [], "propensities": [], "P(edge)": []}
+        for number in range(args.sets):
+            for name, covered in _covered(options, number).items():
+                inside[name].append(covered)
+        shown = ", ".join(
+            f"{name} {100 * np.mean(values):.1f} ± {100 * np.std(values) / np.sqrt(len(values)):.1f} %"
+            for name, values in inside.items()
+            if values
+        )
+        print(f"{kind}: {shown} ({args.sets} networks; goal 85-95 %)", flush=True)
+
+
+def _covered(options: dict[str, Any], number: int) -> dict[str, float]:
+    num_nodes, num = 120, 3
+    rng = np.random.default_rng([number, 11])
+    corrected, directed = options.get("degree_corrected", True), options.get("directed", False)
+    shares = rng.dirichlet([8.0] * num)
+    z = rng.choice(num, num_nodes, p=shares)
+    rates = rng.uniform(0.02, 0.08, (num, num)) + np.diag(rng.uniform(0.2, 0.4, num))
+    rates = rates if directed else (rates + rates.T) / 2
+    theta = rng.gamma(2.0 if corrected else 1e6, size=(num_nodes, 2 if directed else 1))
+    for k in range(num):
+        theta[z == k] /= theta[z == k].mean(axis=0)
+    mean = theta[:, :1] * theta[:, -1] * rates[z[:, None], z]
+    drawn = rng.poisson(mean) if corrected else (rng.random(mean.shape) < mean).astype(int)
+    ends = np.argwhere(drawn > 0)
+    ends = ends[ends[:, 0] != ends[:, 1]] if directed else ends[ends[:, 0] < ends[:, 1]]
+    edges = np.column_stack([ends, drawn[tuple(ends.T)]]) if corrected else ends
+    given = {"num_samples": 100, "num_chains": 2, "seed": number, "propensity": 2.0} | options
+    model = sc.models.StochasticBlockModel(num, **given)
+    model.fit(edges, nodes=num_nodes, num_epochs=400, progress=False)
+    table = np.zeros((num, num))
+    np.add.at(table, (model.labels_, z), 1)
+    order = table.argmax(axis=1)  # the true block of each found one
+    if len(set(order)) < num:
+        return {}
+
+    def contains(interval: Any, true: np.ndarray) -> float:
+        return float(np.mean((interval.low <= true) & (true <= interval.high)))
+
+    some = rng.choice(num_nodes, (200, 2))
+    some = some[some[:, 0] != some[:, 1]]
+    chance = mean[tuple(some.T)]
+    found = {
+        "block matrix": contains(model.block_matrix(0.9), rates[order][:, order]),
+        "shares": contains(model.shares(0.9), shares[order]),
+        "P(edge)": contains(
+            model.predict_proba(some, interval=0.9), -np.expm1(-chance) if corrected else chance
+        ),
+    }
+    return found | ({"propensities": contains(model.propensities(0.9), theta)} if corrected else {})
+
+
+def links(args: argparse.Namespace) -> None:
+    """AUC of hidden links, and departments, of real networks, beside partitions of other packages."""
+    warnings.simplefilter("ignore")
+    for name, num in (("ca-GrQc", 50), ("ca-HepTh", 50), ("email-Eu-core", 42)):
+        data = np.load(Path(args.data) / f"{name}.npz")
+        edges = data["edges"].astype(np.int64)
+        nodes = int(edges.max()) + 1
+        graph = read(edges, directed=False, nodes=nodes)
+        edges = np.stack([graph.source, graph.target], axis=1)
+        pairs, counts = sc.models.held_out_links(edges, 0.1, seed=args.seed, nodes=nodes)
+        begin = time.process_time()
+        model = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, seed=args.seed)
+        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
+        ours = time.process_time() - begin
+        print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks")
+        print(
+            f"   scirocco        AUC {model.auc(pairs, counts):.3f}, perplexity {model.perplexity(pairs, counts):.3f}, "
+            f"{ours:.1f} CPU s"
+        )
+        begin = time.process_time()
+        mixed = sc.models.MixedMembership(num, num_chains=2, num_samples=50, seed=args.seed)
+        mixed.fit(edges, nodes=nodes, held_out=pairs, num_epochs=5 * args.epochs, progress=False)
+        seconds = time.process_time() - begin
+        print(
+            f"   MixedMembership AUC {mixed.auc(pairs, counts):.3f}, perplexity {mixed.perplexity(pairs, counts):.3f}, "
+            f"{seconds:.1f} CPU s"
+        )
+        if "department" in data:
+            whole = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, seed=args.seed)
+            whole.fit(edges, nodes=nodes, num_epochs=args.epochs, progress=False)
+            print(
+                f"   scirocco        adjusted Rand index {rand_index(data['department'], whole.labels_):.3f}"
+            )
+        hidden = {tuple(pair) for pair in pairs}
+        seen = np.array([edge for edge in edges.tolist() if tuple(edge) not in hidden])
+        if args.alone:
+            continue
+        for rival, partition, seconds in _rivals(seen, nodes, args.seed):
+            blocks = np.array(partition)
+            print(
+                f"   {rival:15s} AUC {_auc(seen, blocks, pairs, counts):.3f}, {seconds:.1f} CPU s, "
+                f"{blocks.max() + 1} blocks"
+            )
+        if "department" in data:
+            for rival, partition, _ in _rivals(edges, nodes, args.seed):
+                index = rand_index(data["department"], np.array(partition))
+                print(f"   {rival:15s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
+
+
+def samplers(args: argparse.Namespace) -> None:
+    """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the best of several step sizes."""
+    warnings.simplefilter("ignore")
+    for name in args.graphs.split(","):
+        edges = np.load(Path(args.data) / f"{name}.npz")["edges"].astype(np.int64)
+        nodes, table = int(edges.max()) + 1, dict[str, list[float]]()
+        for seed in range(args.seeds):
+            pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes)
+            for sampler in ("scir_cv", "scir", "sgrld", "gibbs"):
+                best = []
+                for step in (None,) if sampler == "gibbs" else (0.03, 0.1, 0.3, 1.0):
+                    model = sc.models.MixedMembership(
+                        20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed
+                    )
+                    model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
+                    best.append(model.perplexity(pairs, counts))
+                table.setdefault(sampler, []).append(min(best))
+                print(f"   {name} seed {seed} {sampler:8s} {np.round(best, 3)}", flush=True)
+        means = ", ".join(f"{s} {np.mean(v):.3f} (sd {np.std(v):.3f})" for s, v in table.items())
+        print(f"{name}: perplexity {means}", flush=True)
+
+
+def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "edges.npy"
+        np.save(path, edges)
+        script = Path(__file__).parent / "rivals" / "networks_igraph.py"
+        words = [environments.networks_python(), str(script), str(path), str(nodes), str(seed)]
+        found = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return [tuple(one) for one in json.loads(found)]  # type: ignore[misc]
+
+
+def _auc(edges: np.ndarray, blocks: np.ndarray, pairs: Any, counts: np.ndarray) -> float:
+    """AUC of a partition: rates of a degree-corrected block model given its blocks."""
+    num = int(blocks.max()) + 1
+    i, j = edges.T
+    table = np.zeros((num, num))
+    np.add.at(table, (blocks[i], blocks[j]), 1.0)
+    table = table + table.T
+    degrees = np.bincount(edges.ravel(), minlength=len(blocks)) + 0.5
+    sums = np.bincount(blocks, degrees, num)
+    rate = (table + 0.5) / np.outer(sums, sums)
+    a, b = np.array(pairs).T
+    score = degrees[a] * degrees[b] * rate[blocks[a], blocks[b]]
+    order = np.argsort(np.argsort(score, kind="stable")) + 1
+    ones = int((counts > 0).sum())
+    return float((order[counts > 0].sum() - ones * (ones + 1) / 2) / (ones * (len(counts) - ones)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "samplers"))
+    parser.add_argument("--blocks", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--edges", type=int, default=10**6)
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--sets", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", default="graphs")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--graphs", default="ca-GrQc,ca-HepTh")
+    parser.add_argument("--alone", action="store_true", help="links without other packages")
+    args = parser.parse_args()
+    globals()[args.what](args)
+
+
+if __name__ == "__main__":
+    main()

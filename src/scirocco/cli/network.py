@@ -1,0 +1,210 @@
+"""Commands for models of networks: fit, show, predict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from scirocco.cli import _common
+from scirocco.cli._common import JSON, drawn_so_far, print_json, say, typer, write_whole
+from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
+from scirocco.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from scirocco.models import MixedMembership, StochasticBlockModel
+
+    Model = StochasticBlockModel | MixedMembership
+
+network_app = typer.Typer(
+    help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run",
+)
+_EDGES = "CSV, TSV, Parquet, Arrow or .npy: source, target, and a third column if edges have weights."
+
+
+@network_app.command("fit")
+def network_fit(
+    data: Annotated[
+        Path, typer.Argument(help=f"A table of edges. {_EDGES}", metavar="DATA", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
+    ],
+    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Number of blocks or communities.")] = 2,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
+    ] = False,
+    directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without propensities of nodes (not degree-corrected).")
+    ] = False,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            "--likelihood", metavar="NAME", help="poisson or bernoulli; by default depends on DATA."
+        ),
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", help="Length of the run in passes over the nodes.")
+    ] = None,
+    steps: Annotated[int | None, _common.STEPS] = None,
+    seconds: Annotated[float | None, _common.SECONDS] = None,
+    chains: Annotated[int, typer.Option("--chains", min=1, help="Independent chains.")] = 4,
+    draws: Annotated[int | None, _common.DRAWS] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Nodes per step.")] = None,
+    starts: Annotated[
+        int | None, typer.Option("--starts", min=1, help="Short chains from which the best is chosen.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the chains.")] = 0,
+    resume: Annotated[bool, _common.RESUME] = False,
+    overwrite: Annotated[bool, _common.OVERWRITE] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Fit a block model, or mixed memberships, and store the draws in the folder RUN as it runs.
+
+    Example: scirocco network fit mails.csv --blocks 20 --directed --out mails-run
+    """
+    from scirocco.models import MixedMembership, StochasticBlockModel
+    from scirocco.models.graph.edges import read_table
+
+    length = _common.Length(steps, epochs, seconds)
+    _common.check_fit(out, length, resume, overwrite)
+    options: dict[str, Any] = {"num_samples": draws, "batch_size": batch_size}
+    of_blocks: dict[str, Any] = {
+        "likelihood": likelihood,
+        "num_starts": starts,
+        "directed": directed or None,
+        "degree_corrected": False if plain else None,
+    }
+    given = {name: value for name, value in {**options, **of_blocks}.items() if value is not None}
+    if mixed and set(given) & set(of_blocks):
+        raise InvalidValueError("--mixed has no --likelihood, --starts, --directed and --plain: remove them.")
+    kind = MixedMembership if mixed else StochasticBlockModel
+    model: Model = kind(blocks, num_chains=chains, seed=seed, **given)
+    table = read_table(data)
+    if not as_json:
+        say(f"{len(table):,} rows of edges, {blocks} {'communities' if mixed else 'blocks'}", flush=True)
+    try:
+        with ending_with_its_draws():
+            model.fit(table, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
+        interrupted = model.run_.status == "interrupted"
+    except KeyboardInterrupt:
+        if not _common.interrupted_early(out):
+            raise
+        interrupted = True
+    if interrupted:
+        say(_common.how_to_resume(out), file=sys.stderr if as_json else sys.stdout)
+        raise typer.Exit(INTERRUPTED)
+    _show(out, 0.9, as_json)
+
+
+@network_app.command("show")
+def network_show(
+    run: Annotated[Path, _common.RUN],
+    interval: Annotated[float, _common.INTERVAL] = 0.9,
+    nodes: Annotated[
+        Path | None,
+        typer.Option("--nodes", metavar="FILE.csv", help="Write the block of every node to a file."),
+    ] = None,
+    overwrite: Annotated[bool, _common.REPLACE] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Show the blocks or communities of a run: sizes and rates of edges, with credible intervals.
+
+    You can use it while the run is being fitted.
+
+    Example: scirocco network show run --nodes blocks.csv
+    """
+    if nodes is not None:
+        _common.check_target(nodes, (".csv",), overwrite)
+    model = _show(run, interval, as_json)
+    if nodes is not None:
+        write_whole(nodes, model.nodes().to_csv())
+
+
+@network_app.command("predict")
+def network_predict(
+    run: Annotated[Path, _common.RUN],
+    pairs: Annotated[
+        Path,
+        typer.Argument(help="A table of pairs of nodes: two columns.", metavar="PAIRS", show_default=False),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE.csv", help="File to write; one line per pair.", show_default=False
+        ),
+    ],
+    overwrite: Annotated[bool, _common.REPLACE] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Write the probability of an edge of every pair, and that both nodes are in the same block.
+
+    Example: scirocco network predict run pairs.csv --out links.csv
+    """
+    import pandas as pd
+
+    from scirocco.models.graph.edges import read_table
+
+    _common.check_target(out, (".csv",), overwrite)
+    model, _ = _open(run)
+    table = pd.DataFrame(read_table(pairs))
+    found = model.predict_proba(table)
+    told = table.assign(probability=found, same_block=model.co_membership(table))
+    write_whole(out, told.to_csv(index=False))
+    if as_json:
+        print_json({"run": str(run), "path": str(out), "num_pairs": len(table), "mean": float(found.mean())})
+    else:
+        say(f"{len(table):,} pairs, mean probability {found.mean():.3g}: {out}")
+
+
+def _open(path: Path) -> tuple[Model, str]:
+    """The model, and the status of its run."""
+    from scirocco.models import MixedMembership, StochasticBlockModel, fits, name_at
+    from scirocco.store import open_stored
+
+    kind = MixedMembership if name_at(path) == "MixedMembership" else StochasticBlockModel
+    stored = open_stored(path)
+    fits.need_draws(stored, kind._kind.key, "shares")
+    return kind.load(path), str(stored.progress["status"])
+
+
+def _show(path: Path, interval: float, as_json: bool) -> Model:
+    from scirocco._console import print_table
+    from scirocco.diagnostics.intervals import widest
+
+    model, status = _open(path)
+    chains, draws = model.draws_["shares"].shape[:2]
+    interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
+    table = model.summary(interval)
+    unit = str(table.index.name)
+    if as_json:
+        listed = zip(table.index, table.to_dict("records"), strict=True)
+        told: dict[str, Any] = {
+            "run": str(path),
+            "status": status,
+            "num_nodes": model.nodes_.num_nodes,
+            "num_chains": chains,
+            "num_draws": draws,
+            "interval": interval,
+            "communities" if unit == "community" else "blocks": [{unit: int(k), **row} for k, row in listed],
+        }
+        if "block_matrix" in model.draws_:
+            told["block_matrix"] = model.draws_["block_matrix"].mean(axis=(0, 1)).tolist()
+        print_json(told)
+        return model
+    names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
+    rows = [[f" {k} ", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
+    units = "communities" if unit == "community" else "blocks"
+    title = (
+        f"{model.nodes_.num_nodes:,} nodes in {len(table)} {units}, {drawn_so_far(chains, draws, status)}; "
+        f"{100 * interval:g} % intervals"
+    )
+    print_table(title, [unit, *names], rows, right=(0,))
+    return model
+
+
+def _cell(row: Any, name: str) -> str:
+    if f"{name}_low" in row:
+        return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
+    return f"{int(row[name]):,}" if float(row[name]).is_integer() else f"{row[name]:.3g}"

@@ -1,0 +1,353 @@
+"""Networks as users have them: edge lists, tables, files, sparse matrices, networkx and igraph.
+
+Rules, the same for all of them: self-loops are dropped, with a warning. A pair that occurs several times is one edge if
+there are no weights; weights of the same pair are added. Weights are whole numbers >= 0, and 0 is no edge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from scirocco import _checks
+from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, missing
+from scirocco.errors import InvalidTypeError, InvalidValueError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_MOST_WEIGHT = 2**31
+
+
+@runtime_checkable
+class _Networkx(Protocol):
+    """A graph of networkx."""
+
+    def is_directed(self) -> bool: ...
+
+    def is_multigraph(self) -> bool: ...
+
+    @property
+    def nodes(self) -> Any: ...
+
+    @property
+    def edges(self) -> Any: ...
+
+
+@runtime_checkable
+class _Igraph(Protocol):
+    """A graph of igraph."""
+
+    def is_directed(self) -> bool: ...
+
+    def get_edgelist(self) -> list[tuple[int, int]]: ...
+
+    def vcount(self) -> int: ...
+
+    @property
+    def vs(self) -> Any: ...
+
+    @property
+    def es(self) -> Any: ...
+
+
+GraphLike = ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any]
+"""An edge list (edges, 2) or (edges, 3) with weights, a table, a CSV file, a sparse matrix, networkx or igraph."""
+
+
+class Graph(NamedTuple):
+    """A network: edges between numbered nodes, each pair once, sorted."""
+
+    source: Array
+    """The first node of each edge; the smaller number if edges have no direction."""
+    target: Array
+    weight: Array
+    """Counts >= 1."""
+    names: tuple[Any, ...] | None
+    """Names of the nodes: str or int; None: their numbers."""
+    num_nodes: int
+    directed: bool
+    has_weights: bool
+    """Whether the user gave weights that are not all 1."""
+
+    @property
+    def num_pairs(self) -> float:
+        """Number of pairs of different nodes."""
+        ordered = self.num_nodes * (self.num_nodes - 1.0)
+        return ordered if self.directed else ordered / 2
+
+
+class _Raw(NamedTuple):
+    """Ends as the user names them."""
+
+    source: Array
+    target: Array
+    weight: Array | None
+    nodes: list[Any] | None
+    """All nodes, if the input says so."""
+    directed: bool
+
+
+def read(graph: GraphLike, directed: bool | None = None, nodes: Any = None) -> Graph:
+    """Read a network.
+
+    `directed`: None for what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists
+    are not. `nodes`: the names of all nodes, if some of them have no edge and the input does not name them.
+    """
+    if directed is not None and not isinstance(directed, (bool, np.bool_)):
+        raise InvalidTypeError(f"`directed` must be True, False or None, got {directed!r}.")
+    raw = _raw(graph)
+    known = raw.nodes if nodes is None else _given_nodes(nodes)
+    source, target, names, total = _numbered(raw, known)
+    weight = _weights(raw.weight, len(source))
+    is_directed = raw.directed if directed is None else bool(directed)
+    if isinstance(graph, Sparse) and directed is False and raw.directed:
+        raise InvalidValueError("the matrix is not symmetric: pass directed=True, or `matrix + matrix.T`.")
+    return _simplified(source, target, weight, names, total, is_directed, isinstance(graph, Sparse))
+
+
+def _raw(graph: Any) -> _Raw:
+    if isinstance(graph, (str, os.PathLike)):
+        graph = read_table(graph)
+    if isinstance(graph, Sparse):
+        return _matrix(graph)
+    if isinstance(graph, _Igraph):
+        return _igraph(graph)
+    if isinstance(graph, _Networkx) and not isinstance(graph, np.ndarray):
+        return _networkx(graph)
+    if isinstance(graph, Frame):
+        columns = [as_numpy(graph[name], f"column {name!r}") for name in graph.columns]
+        return _columns(columns)
+    if isinstance(
+        graph, (list, tuple)
+    ):  # pairs of any names: NumPy would make texts of mixed numbers and texts
+        if not graph:
+            raise InvalidValueError("the network is empty: it has no edges.")
+        widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in graph}
+        if len(widths) > 1 or not widths <= {2, 3}:
+            raise InvalidValueError(
+                "a list of edges must have pairs (source, target), or triples (source, target, weight), got rows of "
+                f"lengths {', '.join('no list' if w < 0 else str(w) for w in sorted(widths))}."
+            )
+        return _columns([as_numpy(list(column), "the edges") for column in zip(*graph, strict=True)])
+    array = as_numpy(graph, "the edges")
+    if array.ndim != 2 or array.shape[1] not in (2, 3):
+        hint = " Pass an adjacency matrix as scipy.sparse.csr_array(matrix)." if array.ndim == 2 else ""
+        raise InvalidValueError(
+            f"edges must have the shape (edges, 2), or (edges, 3) with weights, got {array.shape}.{hint}"
+        )
+    return _columns([array[:, k] for k in range(array.shape[1])])
+
+
+def read_table(path: str | os.PathLike[str]) -> Any:
+    """A CSV, Parquet or Arrow file as a table, or the array of a .npy file; the first columns are the ends of edges."""
+    import pandas as pd
+
+    from scirocco._extras import require
+
+    place = _checks.path(path, "graph").expanduser()
+    if not place.exists():
+        raise InvalidValueError(f"there is no file {place}.")
+    if place.suffix == ".npy":
+        return np.load(place, allow_pickle=False)
+    if place.suffix in (".parquet", ".arrow", ".feather"):
+        require("pyarrow", f"reading {place.suffix} files")
+        return pd.read_parquet(place) if place.suffix == ".parquet" else pd.read_feather(place)
+    if place.suffix not in (".csv", ".tsv"):
+        raise InvalidValueError(f"{place} must be a .csv, .tsv, .parquet, .arrow, .feather or .npy file.")
+    try:
+        return pd.read_csv(place, sep="\t" if place.suffix == ".tsv" else ",")
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"{place} cannot be read as CSV: {error}.") from error
+
+
+def _columns(columns: list[Array]) -> _Raw:
+    if len(columns) not in (2, 3):
+        raise InvalidValueError(
+            "a table of edges must have two columns, source and target, or a third one with weights, got "
+            f"{len(columns)}."
+        )
+    return _Raw(columns[0], columns[1], columns[2] if len(columns) == 3 else None, None, False)
+
+
+def _matrix(matrix: Any) -> _Raw:
+    rows = as_csr(matrix, "the matrix")
+    if rows.shape[0] != rows.shape[1]:
+        raise InvalidValueError(f"an adjacency matrix must be square, got the shape {rows.shape}.")
+    entries = rows.tocoo()
+    symmetric = (rows != rows.T).nnz == 0
+    source, target, weight = entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
+    if symmetric:  # each edge once
+        once = source <= target
+        source, target, weight = source[once], target[once], weight[once]
+    return _Raw(source, target, weight, list(range(rows.shape[0])), not symmetric)
+
+
+def _igraph(graph: Any) -> _Raw:
+    pairs = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
+    names = list(graph.vs["name"]) if "name" in graph.vs.attributes() else list(range(graph.vcount()))
+    numbers = np.array([*names, None], object)[:-1]
+    weight = np.asarray(graph.es["weight"]) if "weight" in graph.es.attributes() else None
+    return _Raw(numbers[pairs[:, 0]], numbers[pairs[:, 1]], weight, names, graph.is_directed())
+
+
+def _networkx(graph: Any) -> _Raw:
+    edges = list(graph.edges(data="weight"))
+    weight = None
+    if graph.is_multigraph() or any(w is not None for _, _, w in edges):
+        weight = np.array([1 if w is None else w for _, _, w in edges])
+    ends = [np.array([*(edge[k] for edge in edges), None], object)[:-1] for k in (0, 1)]
+    return _Raw(ends[0], ends[1], weight, list(graph.nodes), graph.is_directed())
+
+
+# -- nodes and weights -------------------------------------------------------------------------------------------------
+
+
+def _given_nodes(nodes: Any) -> list[Any]:
+    if isinstance(nodes, (int, np.integer)) and not isinstance(nodes, bool):
+        return list(range(_checks.positive_int(nodes, "nodes")))
+    names = as_numpy(nodes, "`nodes`")
+    if names.ndim != 1:
+        raise InvalidValueError(f"`nodes` must be a number, or a list of names, got the shape {names.shape}.")
+    return [_plain(name, "`nodes`") for name in names.tolist()]
+
+
+def _plain(name: Any, where: str) -> Any:
+    if missing(name):
+        raise InvalidValueError(f"{where} contains a missing name (None or NaN).")
+    if isinstance(name, (bool, np.bool_)) or not isinstance(name, (int, str, np.integer, float, np.floating)):
+        raise InvalidTypeError(f"names of nodes must be texts or integers, got {name!r} in {where}.")
+    if isinstance(name, (float, np.floating)):
+        if not float(name).is_integer():
+            raise InvalidValueError(f"names of nodes must be texts or integers, got {name!r} in {where}.")
+        return int(name)
+    return name if isinstance(name, str) else int(name)
+
+
+def _ends(values: Array, which: str) -> Array:
+    """Ends of edges as int64 or as objects that are str and int."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            raise InvalidValueError(f"the {which} of edge {bad[0]} is missing ({values[bad[0]]}).")
+        if np.all(values == np.floor(values)):
+            return values.astype(np.int64)
+    out = np.empty(len(values), object)
+    for number, name in enumerate(values.tolist()):
+        out[number] = _plain(name, f"the {which} of edge {number}")
+    return out
+
+
+def _numbered(raw: _Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[Any, ...] | None, int]:
+    """Numbers of the ends of edges; names of the nodes, None if they are 0 to n - 1; the number of nodes."""
+    source, target = _ends(raw.source, "source"), _ends(raw.target, "target")
+    if known is None and source.dtype == target.dtype == np.int64:
+        found, inverse = np.unique(np.concatenate([source, target]), return_inverse=True)
+        names: list[Any] = found.tolist()
+        ends = inverse.reshape(-1)
+    else:
+        both = [*source.tolist(), *target.tolist()]
+        names = list(dict.fromkeys(both)) if known is None else [_plain(name, "the nodes") for name in known]
+        place = {name: number for number, name in enumerate(names)}
+        if len(place) < len(names):
+            raise InvalidValueError("`nodes` contains a name twice.")
+        absent = next((name for name in both if name not in place), None)
+        if absent is not None:
+            raise InvalidValueError(f"node {absent!r} has an edge, but is not one of `nodes`.")
+        ends = np.array([place[name] for name in both], np.int64)
+    total = len(names)
+    plain = names == list(range(total))
+    half = len(source)
+    return ends[:half], ends[half:], None if plain else tuple(names), total
+
+
+def _weights(weight: Array | None, count: int) -> Array | None:
+    if weight is None:
+        return None
+    if weight.dtype.kind not in "biuf":
+        try:
+            weight = weight.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(
+                f"weights of edges must be whole numbers, got dtype {weight.dtype}."
+            ) from error
+    for bad, words in (
+        (~np.isfinite(weight), "missing or infinite"),
+        (weight < 0, "negative"),
+        (weight != np.floor(weight), "not a whole number"),
+        (weight >= _MOST_WEIGHT, "too large"),
+    ):
+        if np.any(bad):
+            first = int(np.flatnonzero(bad)[0])
+            raise InvalidValueError(
+                f"weights of edges must be whole numbers >= 0 (counts), but {int(np.sum(bad)):,} of {count:,} are "
+                f"{words}; the first is {weight[first]} of edge {first}. Round or scale them, or drop the column."
+            )
+    return weight.astype(np.int64)
+
+
+def _simplified(
+    source: Array,
+    target: Array,
+    weight: Array | None,
+    names: tuple[Any, ...] | None,
+    total: int,
+    directed: bool,
+    is_matrix: bool,
+) -> Graph:
+    """Each pair once, without loops and edges of weight 0."""
+    loops = int(np.sum(source == target))
+    if loops:
+        _checks.warn(f"{loops:,} self-loop{'s were' if loops > 1 else ' was'} dropped.")
+    keep = source != target if weight is None else (source != target) & (weight > 0)
+    source, target = source[keep], target[keep]
+    if not directed:
+        source, target = np.minimum(source, target), np.maximum(source, target)
+    counts = np.ones(len(source), np.int64) if weight is None else weight[keep]
+    if not len(source):
+        raise InvalidValueError(
+            f"the network has no edges ({total:,} nodes): there is nothing to learn blocks from."
+        )
+    pairs, inverse = np.unique(source * total + target, return_inverse=True)
+    summed = np.bincount(inverse.reshape(-1), weights=counts, minlength=len(pairs)).astype(np.int64)
+    if weight is None:
+        again = len(source) - len(pairs)
+        if again:
+            _checks.warn(
+                f"{again:,} of {len(source):,} edges repeat a pair{'' if directed else ' (in either direction)'} and "
+                "were dropped. Pass weights to count them."
+            )
+        summed = np.ones(len(pairs), np.int64)
+    many = weight is not None and bool(np.any(summed != 1))
+    return Graph(pairs // total, pairs % total, summed, names, total, directed, many)
+
+
+def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> Array:
+    """Pairs of nodes (pairs, 2) by name as numbers."""
+    if isinstance(pairs, (list, tuple)) and not pairs:
+        return np.empty((0, 2), np.int64)
+    raw = _raw(pairs)
+    if raw.weight is not None:
+        raise InvalidValueError("`pairs` must have two columns.")
+    ends = [_ends(raw.source, "first node"), _ends(raw.target, "second node")]
+    place = None if names is None else {name: number for number, name in enumerate(names)}
+    out = np.empty((len(ends[0]), 2), np.int64)
+    for column, values in enumerate(ends):
+        if place is None:
+            bad = [v for v in values.tolist() if not isinstance(v, int) or not 0 <= v < num_nodes]
+            if bad:
+                raise InvalidValueError(
+                    f"there is no node {bad[0]!r}: the nodes of the network are 0 to {num_nodes - 1:,}."
+                )
+            out[:, column] = values
+        else:
+            given = values.tolist()
+            absent = next((name for name in given if name not in place), None)
+            if absent is not None:
+                raise InvalidValueError(f"there is no node {absent!r} in the network that was fitted.")
+            out[:, column] = [place[name] for name in given]
+    return out

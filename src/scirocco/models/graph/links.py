@@ -1,0 +1,225 @@
+"""Results that all models of networks share: probabilities of links, held-out scores, blocks in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import gammaln
+from scipy.stats import rankdata
+
+from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.errors import InvalidValueError
+from scirocco.models.fits.conventions import not_fitted
+from scirocco.models.graph.edges import Array, GraphLike, pair_numbers, read
+from scirocco.run.result import Run
+
+_MOST_DRAWS, _MOST_WORK, _LEAST_DRAWS = 500, 200_000_000, 50
+_MOST_NODES, _ROUNDS = 5_000, 4
+
+
+class Nodes(NamedTuple):
+    """What results need to know of the network that was fitted."""
+
+    names: tuple[Any, ...] | None
+    """None: the nodes are 0 to n - 1."""
+    num_nodes: int
+    directed: bool
+    poisson: bool
+    """Whether edges are counts."""
+
+    def listed(self) -> list[Any]:
+        """The names of the nodes."""
+        return list(range(self.num_nodes)) if self.names is None else list(self.names)
+
+
+class LinkResults:
+    """Results from draws of a model that gives each pair of nodes a rate of edges."""
+
+    run_: Run
+    draws_: dict[str, Array]
+    nodes_: Nodes
+
+    def _check_fitted(self) -> None:
+        who = type(self).__name__
+        if "run_" not in self.__dict__:
+            raise not_fitted(f"this {who} is not fitted yet: call fit(graph) first.")
+        if "draws_" not in self.__dict__:
+            raise InvalidValueError(
+                f"this {who} has no draws: its run was {self.run_.status} in the burn-in. Fit it again, or resume its "
+                "store with fit(..., resume=True)."
+            )
+
+    def _rates(self, pairs: Array, chosen: Array) -> Iterator[Array]:
+        """For some draws, the rates (or probabilities) of edges of all pairs."""
+        raise NotImplementedError
+
+    def predict_proba(self, pairs: Any, interval: float | None = None) -> Any:
+        """P(at least one edge) of pairs of nodes (pairs, 2), averaged over draws.
+
+        With `interval`, `(mean, low, high)`: the posterior interval of that probability.
+        """
+        self._check_fitted()
+        numbers = self._numbers(pairs)
+        found = (self._linked(rates) for rates in self._rates(numbers, self._chosen(len(numbers))))
+        if interval is None:
+            return _average(found, len(numbers))
+        each = np.stack(list(found))
+        low, high = central(each, interval)
+        return Predicted(each.mean(axis=0), low, high)
+
+    def log_predictive(self, pairs: Any, counts: Any) -> Array:
+        """log p(edges of each pair | fitted data), averaged over draws before the logarithm.
+
+        `counts`: the number of edges of each pair, or whether there is one.
+        """
+        self._check_fitted()
+        numbers = self._numbers(pairs)
+        seen = np.asarray(counts, np.float64)
+        if seen.shape != (len(numbers),) or not np.all((seen >= 0) & (seen == np.floor(seen))):
+            raise InvalidValueError(
+                f"`counts` must have a whole number >= 0 for each of the {len(numbers):,} pairs."
+            )
+        if not self.nodes_.poisson:
+            seen = np.minimum(seen, 1.0)
+
+        def masses() -> Iterator[Array]:
+            for rates in self._rates(numbers, self._chosen(len(numbers))):
+                if self.nodes_.poisson:
+                    logs = seen * np.log(np.maximum(rates, 1e-300)) - rates - gammaln(seen + 1)
+                    yield np.exp(logs)
+                else:
+                    yield np.where(seen > 0, rates, 1.0 - rates)
+
+        found: Array = np.log(np.maximum(_average(masses(), len(numbers)), 1e-300))
+        return found
+
+    def score(self, pairs: Any, counts: Any) -> float:
+        """Mean of `log_predictive` over pairs that were held out."""
+        return float(self.log_predictive(pairs, counts).mean())
+
+    def perplexity(self, pairs: Any, counts: Any) -> float:
+        """exp(-score): 1 is perfect."""
+        return float(np.exp(-self.score(pairs, counts)))
+
+    def auc(self, pairs: Any, counts: Any) -> float:
+        """Probability that a linked pair is ranked above one that is not (area under the ROC curve)."""
+        linked = np.asarray(counts) > 0
+        if linked.all() or not linked.any():
+            raise InvalidValueError("the AUC requires both linked pairs and pairs without an edge.")
+        ranks = rankdata(self.predict_proba(pairs))
+        ones = int(linked.sum())
+        rest = len(linked) - ones
+        return float((ranks[linked].sum() - ones * (ones + 1) / 2) / (ones * rest))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _linked(self, rates: Array) -> Array:
+        return -np.expm1(-rates) if self.nodes_.poisson else rates
+
+    def _numbers(self, pairs: Any) -> Array:
+        return pair_numbers(pairs, self.nodes_.names, self.nodes_.num_nodes)
+
+    def _node_numbers(self, nodes: Any) -> Array:
+        names = list(nodes)
+        return self._numbers([(name, name) for name in names])[:, 0]
+
+    @property
+    def _num_draws(self) -> int:
+        return int(np.prod(next(iter(self.draws_.values())).shape[:2]))
+
+    def _chosen(self, num_pairs: int) -> Array:
+        """Numbers of the draws to average over: fewer for many pairs."""
+        most = min(self._num_draws, _MOST_DRAWS, max(_LEAST_DRAWS, _MOST_WORK // max(num_pairs, 1)))
+        return np.unique(np.linspace(0, self._num_draws - 1, most).astype(int))
+
+    def _flat(self, name: str) -> Array:
+        values = self.draws_[name]
+        return values.reshape(-1, *values.shape[2:])
+
+
+def _average(parts: Iterator[Array], length: int) -> Array:
+    total, count = np.zeros(length), 0
+    for part in parts:
+        total += part
+        count += 1
+    return total / max(count, 1)
+
+
+def with_interval(draws: Array, interval: float | None) -> Any:
+    """Posterior means of draws (chain, draw, ...), or `(mean, low, high)`."""
+    mean = draws.mean(axis=(0, 1))
+    return mean if interval is None else Predicted(mean, *central(draws, interval, (0, 1)))
+
+
+def same_order(labels: Array, num: int) -> Array:
+    """For each draw of labels (draws, nodes) the order of its blocks that agrees best with the other draws.
+
+    `order[d, k]` is the block of draw d that is number k. Assignments and the most frequent label of each node in turn,
+    from the last draw. Blocks are numbered by their size.
+    """
+    reference = labels[-1]
+    found = np.zeros((len(labels), num), np.int64)
+    for _ in range(_ROUNDS):
+        before = found.copy()
+        votes = np.zeros(labels.shape[1] * num, np.int32)
+        places = np.arange(labels.shape[1], dtype=np.int64) * num
+        for number, z in enumerate(labels):
+            common = np.bincount(reference.astype(np.int64) * num + z, minlength=num * num).reshape(num, num)
+            found[number] = linear_sum_assignment(-common)[1]
+            votes[places + np.argsort(found[number])[z]] += 1
+        if np.array_equal(before, found):
+            break
+        reference = votes.reshape(-1, num).argmax(axis=1)
+    sizes = np.mean(
+        [np.bincount(z, minlength=num)[order] for z, order in zip(labels, found, strict=True)], axis=0
+    )
+    return found[:, np.argsort(-sizes, kind="stable")]
+
+
+def held_out_links(
+    graph: GraphLike, share: float = 0.1, *, seed: int = 0, **options: Any
+) -> tuple[list[Any], Array]:
+    """Choose pairs of nodes to hold out: some of the edges, and as many pairs without one.
+
+    Parameters
+    ----------
+    graph
+        A network, as for `StochasticBlockModel.fit`.
+    share
+        Share of the edges.
+    seed
+        Of the choice.
+    options
+        `directed` and `nodes`, as for the model.
+
+    Returns
+    -------
+    pairs, counts
+        Pairs of node names, for `fit(graph, held_out=pairs)`, and their numbers of edges, for `score(pairs, counts)`.
+    """
+    if not 0 < share < 1:
+        raise InvalidValueError(f"`share` must be between 0 and 1, got {share!r}.")
+    found = read(graph, **options)
+    rng = np.random.default_rng(seed)
+    num, edges = found.num_nodes, len(found.source)
+    count = max(1, round(share * edges))
+    chosen = rng.choice(edges, count, replace=False)
+    taken = set((found.source * num + found.target).tolist())
+    if found.num_pairs - edges < count:
+        raise InvalidValueError(
+            f"the network has too few pairs without an edge ({found.num_pairs - edges:,.0f}) to hold out {count:,}."
+        )
+    others = list[tuple[int, int]]()
+    while len(others) < count:
+        i, j = (int(end) for end in rng.integers(0, num, 2))
+        i, j = (i, j) if found.directed or i < j else (j, i)
+        if i != j and i * num + j not in taken:
+            taken.add(i * num + j)
+            others.append((i, j))
+    pairs = [*zip(found.source[chosen].tolist(), found.target[chosen].tolist(), strict=True), *others]
+    names = found.names
+    told = pairs if names is None else [(names[i], names[j]) for i, j in pairs]
+    return told, np.concatenate([found.weight[chosen], np.zeros(count, np.int64)])

@@ -1,0 +1,170 @@
+"""Results of a fitted block model: blocks of nodes in one order, and the rates of edges between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from scirocco.diagnostics.intervals import central
+from scirocco.errors import InvalidValueError
+from scirocco.models.graph.edges import Array
+from scirocco.models.graph.links import _MOST_NODES, LinkResults, Nodes, same_order, with_interval
+from scirocco.run.result import Run
+
+
+class Results(LinkResults):
+    """Results computed from the draws, with the blocks of all draws and chains in one order."""
+
+    def _settle(self, run: Run, nodes: Nodes) -> None:
+        self.__dict__.pop("draws_", None)
+        self.run_, self.nodes_ = run, nodes
+        if run.draws is None or not run.num_draws:
+            return
+        self.draws_ = in_one_order({name: np.asarray(values) for name, values in run.draws.items()})
+        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
+
+    def _coordinates(self) -> dict[str, list[Any]]:
+        names = self.nodes_.listed()
+        return {f"{key}_dim_0": names for key in ("blocks", "propensities") if key in self.draws_}
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def memberships(self) -> Array:
+        """P(block of node) (nodes, blocks): the share of draws in which the node is in the block."""
+        self._check_fitted()
+        num = self.draws_["shares"].shape[-1]
+        labels = self._flat("blocks")
+        total = np.zeros(labels.shape[1] * num)
+        places = np.arange(labels.shape[1], dtype=np.int64) * num
+        for z in labels:
+            total[places + z] += 1
+        return total.reshape(-1, num) / len(labels)
+
+    @property
+    def labels_(self) -> Array:
+        """The most probable block of each node."""
+        return self.memberships().argmax(axis=1)
+
+    @property
+    def node_names_(self) -> list[Any]:
+        """The nodes, in the order of all results."""
+        self._check_fitted()
+        return self.nodes_.listed()
+
+    def nodes(self) -> Any:
+        """One row per node, as a pandas data frame: its most probable block, and the probability of that block."""
+        import pandas as pd
+
+        shares = self.memberships()
+        found = {"block": shares.argmax(axis=1), "probability": shares.max(axis=1)}
+        if "propensities" in self.draws_:
+            means = self.draws_["propensities"].mean(axis=(0, 1))
+            columns = ("propensity",) if means.shape[1] == 1 else ("propensity_out", "propensity_in")
+            found |= {name: means[:, k] for k, name in enumerate(columns)}
+        return pd.DataFrame(found, index=pd.Index(self.nodes_.listed(), name="node"))
+
+    def propensities(self, interval: float | None = None) -> Any:
+        """Posterior means of the propensities (nodes, 1), or (nodes, 2) out and in; or `(mean, low, high)`.
+
+        The mean over a block is 1: a node with 2 has twice as many edges as others of its block.
+        """
+        self._check_fitted()
+        if "propensities" not in self.draws_:
+            raise InvalidValueError("only a degree-corrected model has propensities of nodes.")
+        return with_interval(self.draws_["propensities"], interval)
+
+    def co_membership(self, pairs: Any = None) -> Array:
+        """P(two nodes are in the same block): of pairs (pairs, 2), or (nodes, nodes) of all; free of block labels."""
+        self._check_fitted()
+        labels = self._flat("blocks")
+        if pairs is not None:
+            numbers = self._numbers(pairs)
+            total = np.zeros(len(numbers))
+            for z in labels:
+                total += z[numbers[:, 0]] == z[numbers[:, 1]]
+            return total / len(labels)
+        if labels.shape[1] > _MOST_NODES:
+            raise InvalidValueError(
+                f"the matrix of {labels.shape[1]:,} nodes is too large: pass the pairs you need, co_membership(pairs)."
+            )
+        num = self.draws_["shares"].shape[-1]
+        found = np.zeros((labels.shape[1], labels.shape[1]))
+        for z in labels:
+            rows = np.eye(num, dtype=np.float32)[z]
+            found += rows @ rows.T
+        return found / len(labels)
+
+    # -- blocks -------------------------------------------------------------------------------------------------------
+
+    def block_matrix(self, interval: float | None = None) -> Any:
+        """Rates (blocks, blocks) of edges, of a pair of nodes: posterior means, or `(mean, low, high)`.
+
+        Probabilities of an edge if edges are not counts. Of a directed network from the block of the row to that of the
+        column. Degree-corrected: of two nodes of propensity 1.
+        """
+        self._check_fitted()
+        return with_interval(self.draws_["block_matrix"], interval)
+
+    def shares(self, interval: float | None = None) -> Any:
+        """Shares of the nodes in the blocks: posterior means, or `(mean, low, high)`."""
+        self._check_fitted()
+        return with_interval(self.draws_["shares"], interval)
+
+    @property
+    def block_matrix_(self) -> Array:
+        """Posterior mean of the block matrix."""
+        found: Array = self.block_matrix()
+        return found
+
+    @property
+    def shares_(self) -> Array:
+        """Posterior mean shares of the blocks."""
+        found: Array = self.shares()
+        return found
+
+    def summary(self, interval: float = 0.9) -> Any:
+        """One row per block, as a pandas data frame: share of nodes, rate inside, and the most linked other block."""
+        import pandas as pd
+
+        self._check_fitted()
+        labels, matrix = self.labels_, self.draws_["block_matrix"]
+        num = matrix.shape[-1]
+        inside = np.diagonal(matrix, axis1=-2, axis2=-1)
+        table: dict[str, Any] = {"nodes": np.bincount(labels, minlength=num)}
+        for name, values in {"share": self.draws_["shares"], "inside": inside}.items():
+            table[name] = values.mean(axis=(0, 1))
+            table[f"{name}_low"], table[f"{name}_high"] = central(values, interval, (0, 1))
+        if num > 1:
+            mean = matrix.mean(axis=(0, 1)) * (1 - np.eye(num)) - np.eye(num)
+            table["next"], table["to_next"] = mean.argmax(axis=1), mean.max(axis=1)
+        return pd.DataFrame(table, index=pd.Index(range(num), name="block"))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _rates(self, pairs: Array, chosen: Array) -> Iterator[Array]:
+        labels, matrices = self._flat("blocks"), self._flat("block_matrix")
+        spread = self._flat("propensities") if "propensities" in self.draws_ else None
+        i, j = pairs.T
+        for number in chosen:
+            z = labels[number]
+            rates = matrices[number][z[i], z[j]]
+            if spread is not None:
+                rates = rates * spread[number][i, 0] * spread[number][j, -1]
+            yield rates
+
+
+def in_one_order(raw: dict[str, Array]) -> dict[str, Array]:
+    """Draws (chain, draw, ...) with the blocks of each in the same order, the largest first."""
+    shape, num = raw["blocks"].shape[:2], raw["shares"].shape[-1]
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in raw.items()}
+    order = same_order(flat["blocks"], num)
+    places = np.argsort(order, axis=1).astype(flat["blocks"].dtype)
+    out = dict(flat)
+    out["blocks"] = np.stack([place[z] for place, z in zip(places, flat["blocks"], strict=True)])
+    out["shares"] = np.take_along_axis(flat["shares"], order, axis=1)
+    rows = np.take_along_axis(flat["block_matrix"], order[:, :, None], axis=1)
+    out["block_matrix"] = np.take_along_axis(rows, order[:, None, :], axis=2)
+    return {name: values.reshape(*shape, *values.shape[1:]) for name, values in out.items()}

@@ -1,0 +1,161 @@
+"""Block models: the enumerated posterior of small networks, and Geweke's test of the joint distribution."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import betaln, gammaln, logsumexp
+
+pytest.importorskip("numba", reason="block models need numba (the extra `compiled`)")
+
+from scirocco.models.graph.edges import read
+from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco.models.graph.starts import Starts
+
+pytestmark = pytest.mark.law
+
+N, K, BATCHES = 5, 2, 40
+EDGES = {
+    "undirected": [(0, 1), (0, 2), (1, 2), (3, 4), (2, 3)],
+    "directed": [(0, 1), (1, 0), (2, 0), (1, 2), (3, 4), (4, 2)],
+    "weighted": [(0, 1, 3), (0, 2, 1), (1, 2, 2), (3, 4, 2), (2, 3, 1)],
+}
+UNSEEN = np.array([[0, 3], [1, 4]])
+KINDS = {
+    "bernoulli": (Prior(K, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
+    "bernoulli directed, unseen pairs": (
+        Prior(K, False, False, 0.7, 0.8, 2.5, 1.0),
+        "directed",
+        True,
+        UNSEEN,
+    ),
+    "poisson": (Prior(K, True, False, 0.7, 0.8, 0.9, 1.0), "weighted", False, UNSEEN),
+    "degree-corrected": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "weighted", False, UNSEEN),
+    "degree-corrected, directed": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "directed", True, None),
+}
+
+
+def problem(kind):
+    prior, name, directed, unseen = KINDS[kind]
+    graph = read(EDGES[name], directed=directed, nodes=N)
+    return prior, graph, unseen
+
+
+def adjacency(graph):
+    matrix = np.zeros((N, N))
+    matrix[graph.source, graph.target] = graph.weight
+    return matrix
+
+
+def observed(graph, unseen):
+    """Pairs that count: each once, without those of a node with itself and without the unseen ones."""
+    pairs = [(i, j) for i in range(N) for j in range(N) if (i < j or graph.directed) and i != j]
+    hidden = {
+        tuple(pair) if graph.directed else tuple(sorted(pair))
+        for pair in (unseen if unseen is not None else [])
+    }
+    return np.array([pair for pair in pairs if pair not in hidden])
+
+
+def log_marginals(prior, graph, unseen, rng):
+    """log p(edges | blocks) of all partitions: in closed form, or (degree-corrected) by quasi-exact sums over draws."""
+    pairs, values = observed(graph, unseen), adjacency(graph)
+    counts = values[pairs[:, 0], pairs[:, 1]]
+    partitions = np.array(list(itertools.product(range(K), repeat=N)))
+    logs = []
+    columns = 2 if graph.directed else 1
+    for z in partitions:
+        sizes = np.bincount(z, minlength=K)
+        theta = [np.ones((1, N))] * 2
+        if prior.corrected:
+            theta = [propensities(rng, z, prior.shape, 4_000) for _ in range(columns)]
+        outer = theta[0][:, pairs[:, 0]] * theta[-1][:, pairs[:, 1]]
+        total = np.zeros(len(outer))
+        if prior.corrected:
+            total += (counts * np.log(outer)).sum(axis=1)
+        low, high = z[pairs].T if graph.directed else np.sort(z[pairs], axis=1).T
+        for r, s in itertools.product(range(K), repeat=2):
+            if r > s and not graph.directed:
+                continue
+            own = (low == r) & (high == s)
+            m, n = counts[own].sum(), outer[:, own].sum(axis=1)
+            c, d = prior.edges, prior.pairs
+            if prior.poisson:
+                total += gammaln(c + m) - (c + m) * np.log(d + n) + c * np.log(d) - gammaln(c)
+            else:
+                total += betaln(c + m, d - c + n - m) - betaln(c, d - c)
+        mass = gammaln(prior.concentration + sizes).sum()
+        logs.append(logsumexp(total) - np.log(len(total)) + mass)
+    return partitions, np.array(logs)
+
+
+def propensities(rng, z, shape, count):
+    """n times a Dirichlet distribution in each block."""
+    g = rng.gamma(shape, size=(count, N))
+    out = np.empty_like(g)
+    for k in range(K):
+        own = z == k
+        out[:, own] = own.sum() * g[:, own] / g[:, own].sum(axis=1, keepdims=True)
+    return out
+
+
+def features(z):
+    pairs = list(itertools.combinations(range(N), 2))
+    return np.concatenate([z, np.stack([z[:, i] == z[:, j] for i, j in pairs], axis=1)], axis=1)
+
+
+def chain_of(prior, graph, unseen, seed, batch=3):
+    net = network(graph, prior, unseen)
+    return BlockChain(prior, net, Starts(prior, net, 0, 0), batch, seed, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_have_their_enumerated_posterior(kind, seed):
+    prior, graph, unseen = problem(kind)
+    repeats = 10 if prior.corrected else 1
+    tables = []
+    for number in range(repeats):
+        partitions, logs = log_marginals(prior, graph, unseen, np.random.default_rng([seed, number]))
+        shares = np.exp(logs - logsumexp(logs))
+        tables.append(shares @ features(partitions))
+    expected = np.mean(tables, axis=0)
+    error = np.std(tables, axis=0, ddof=1) / np.sqrt(repeats) if repeats > 1 else 0.0
+    chain = chain_of(prior, graph, unseen, seed)
+    chain.advance(50)
+    drawn = np.empty((4_000, N))
+    for step in range(len(drawn)):
+        chain.advance(1)
+        drawn[step] = chain.blocks.z
+    batches = features(drawn).reshape(BATCHES, -1, len(expected)).mean(axis=1)
+    spread = np.sqrt(batches.var(axis=0, ddof=1) / BATCHES + error**2)
+    assert np.abs((batches.mean(axis=0) - expected) / spread).max() < 5
+
+
+def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
+    """Geweke (2004): edges given all else, then a step of the chain, leave the prior unchanged."""
+    prior, graph, unseen = problem("degree-corrected")
+    rng = np.random.default_rng([seed, 5])
+    chain = chain_of(prior, graph, unseen, seed)
+    chain.advance(1)
+    pairs, found = observed(graph, unseen), []
+    for _ in range(2_400):
+        blocks = chain.blocks
+        z, theta = blocks.z, blocks.propensities(rng)[:, 0]
+        i, j = pairs.T
+        edges = rng.poisson(theta[i] * theta[j] * chain.rates[z[i], z[j]])
+        net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
+        chain.net, chain.blocks = net, Blocks(prior, net, z, blocks.counts)
+        chain.advance(1)
+        z, rates = chain.blocks.z, np.diag(chain.rates)
+        pair = z[0] == z[1]
+        found.append(
+            [pair, np.bincount(z, minlength=K).max() == N, rates.mean(), (rates**2).mean(), chain.rates[0, 1]]
+        )
+    a, c, d = prior.concentration, prior.edges, prior.pairs
+    alone = K * np.exp(gammaln(K * a) - gammaln(K * a + N) + gammaln(a + N) - gammaln(a))
+    expected = [(a + 1) / (K * a + 1), alone, c / d, c * (c + 1) / d**2, c / d]
+    batches = np.array(found, float).reshape(BATCHES, -1, 5).mean(axis=1)
+    z = (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(BATCHES))
+    assert np.abs(z).max() < 5
