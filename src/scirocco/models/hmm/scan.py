@@ -1,4 +1,4 @@
-r"""The states of whole series by associative scans, for accelerators: the law of the host's kernels without cuts.
+r"""The states of whole series by associative scans, for accelerators: as the host's kernels draw them without cuts.
 
 Filtering: with the matrices :math:`M_t = A \, \mathrm{diag}(f(x_t))`, the filter at time t is a row of the product of
 :math:`M_1, ..., M_t`, and products can be formed in any grouping. Rows of products are normalised, with logs of their
