@@ -73,7 +73,7 @@ class Conventions:
     _estimator_type: ClassVar[str | None] = None
     """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
     _takes_counts: ClassVar[bool] = False
-    """For scikit-learn: whether the input must be >= 0."""
+    """Whether the input must be >= 0, for scikit-learn."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
