@@ -17,7 +17,7 @@ RIVALS_ENVIRONMENT = ROOT / ".venv-rivals"
 BLACKJAX = "blackjax==1.7.1"
 TOPICS_ENVIRONMENT = ROOT / ".venv-rivals-topics"
 SERIES_ENVIRONMENT = ROOT / ".venv-rivals-series"
-SERIES_RIVALS = ("hmmlearn==0.3.3", "dynamax==1.0.1")
+SERIES_RIVALS = ("hmmlearn==0.3.3", "dynamax==1.0.3")
 NETWORKS_ENVIRONMENT = ROOT / ".venv-rivals-networks"
 NETWORK_RIVALS = ("igraph==1.0.0", "leidenalg==0.12.0", "numpy")
 TOPIC_RIVALS = ("gensim==4.4.0", "scikit-learn==1.9.1", "tomotopy==0.14.0")

@@ -174,6 +174,7 @@ TABLES = ("X", "y", "series", "graph", "users", "items", "ratings", "validation"
 LONG = ("num_epochs", "max_seconds", "num_steps", "num_samples", "num_burnin", "thin")
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", FITS)
 @examples(10)
 @given(st.data())

@@ -50,6 +50,7 @@ SECONDS = {
     "reports": 20,
     "large_data": 20,
     "mixtures": 20,
+    "networks": 15,
 }
 
 

@@ -15,7 +15,12 @@ import scirocco_papers
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
-ROWS = {"tuning": "posteriors", "gaussian-scaling": "results", "cost-in-n": "results"}
+ROWS = {
+    "tuning": "posteriors",
+    "gaussian-scaling": "results",
+    "cost-in-n": "results",
+    "exact-in-n": "results",
+}
 """Experiments whose claims follow from one list among their numbers."""
 NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[-+]\d+)?")
 

@@ -149,6 +149,7 @@ def shaped(X, y):
         numpyro.sample("y", dist.Normal(X @ factor @ share, 1.0), obs=y)
 
 
+@pytest.mark.rotates(2, "chains of bridges")
 def test_the_model_draws_new_observations(seed):
     """y is N(Xβ, σ²) again; effects of rows are drawn, too, which makes a Poisson variable negative binomial."""
     count, beta, sigma = 1000, np.array([1.0, -1.0, 0.5], np.float32), 0.5

@@ -90,7 +90,11 @@ def test_report(fitted, pages, say, monkeypatch, tmp_path):
     assert opened == [beside.resolve().as_uri()]
     assert [page[2]["names"] for page in pages] == [None, ("wide", "high")]
     assert say("report", fitted.topics, "--documents", fitted.text)[0] == 0
-    assert pages[-1][2]["documents"].num_documents == 40
+    assert len(pages[-1][2]["documents"]) == 40  # texts, which the report quotes
+    status, _, err = say("report", fitted.topics, "--by", "year")
+    assert status == 2 and "require --documents" in err
+    status, _, err = say("report", fitted.topics, "--documents", fitted.text, "--by", "year")
+    assert status == 2 and "has no columns" in err
     status, _, err = say("report", fitted.run, "--out", tmp_path / "page.txt")
     assert status == 2 and "must end in .html" in err
 

@@ -150,12 +150,18 @@ def test_zig_zag_is_resumed(tmp_path, monkeypatch):
         if report.step >= 12:
             report.stop()
 
-    rows, options = make_rows(), {"num_samples": 200, "chain_method": "threads", "num_chains": 1}
+    path = {"path": sc.reducers.PathMoments()}
+    rows, options = (
+        make_rows(),
+        {"num_samples": 200, "chain_method": "threads", "num_chains": 1, "reducers": path},
+    )
     whole = draw(MODEL, rows, sc.ZigZag(), None, **options)
     part = draw(MODEL, rows, sc.ZigZag(), None, **options, store=tmp_path / "run", callbacks=[stop])
     assert part.status == "stopped"
-    again = sc.resume(tmp_path / "run", MODEL, rows, progress=False)
+    again = sc.resume(tmp_path / "run", MODEL, rows, progress=False, reducers=path)
     np.testing.assert_array_equal(np.asarray(again.draws), whole.draws)
+    for found, expected in zip(again.reduced["path"], whole.reduced["path"], strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------

@@ -244,6 +244,11 @@ def test_few_levels_are_parameters_only_if_they_differ(family):
         found = problem.compose(formula, family, frame, None, "error", parse(formula))
         assert found.by_blocks == expected, formula
         assert isinstance(found.model, sc.Model) and "effects_0" in found.start
+        with pytest.MonkeyPatch.context() as patch:  # the same from some of the rows
+            patch.setattr(roles, "_MOST_NUMBERS", 15_000)
+            assert (
+                problem.compose(formula, family, frame, None, "error", parse(formula)).by_blocks == expected
+            )
 
 
 @pytest.mark.unit

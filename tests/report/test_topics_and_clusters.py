@@ -53,6 +53,7 @@ def test_prevalence_over_documents(topics, seed):
     assert [row[1] for row in rows] == [f"{share:.2%}" for share in np.sort(means)[::-1]]
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_representative_documents_and_groups(topics, seed):
     """Texts are quoted; groups that are numbers as text are in their order; intervals are those of `shares_by`."""
     words = np.array(["moon", "star", "sea", "wave", "salt", "fish"])

@@ -64,6 +64,12 @@ def hmm_fit(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the chains.")] = 0,
     threads: Annotated[int | None, _common.THREADS] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="NAME", help="auto (default: long series on an accelerator), cpu, gpu."
+        ),
+    ] = None,
     resume: Annotated[bool, _common.RESUME] = False,
     overwrite: Annotated[bool, _common.OVERWRITE] = False,
     as_json: Annotated[bool, JSON] = False,
@@ -81,6 +87,7 @@ def hmm_fit(
         "num_samples": draws,
         "batch_size": batch_size,
         "num_threads": threads,
+        "device": device,
     }
     given = {name: value for name, value in options.items() if value is not None}
     model = HMM(states, emissions=emissions, sticky=sticky, num_chains=chains, seed=seed, **given)

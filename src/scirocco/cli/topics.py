@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -224,6 +224,7 @@ def topics_transform(
 
     Example: scirocco topics transform kos docword.kos.txt.gz --out shares.csv --interval 0.9
     """
+    from scirocco.models.lda.prediction import share_pieces
     from scirocco.models.lda.summary import open_run
     from scirocco.models.lda.texts import open_corpus
 
@@ -240,8 +241,8 @@ def topics_transform(
     if not as_json:
         for note in opened.corpus.notes:
             say(note)
-    found = model.transform(opened.corpus, interval=interval)
-    _write_shares(out, found if interval is not None else (found,), opened.names)
+    pieces = share_pieces(opened.corpus, model._some_draws(), model._fold_in(), interval)
+    _write_shares(out, pieces, opened.names)
     shape = (opened.corpus.num_documents, model.num_topics)
     if as_json:
         notes = list(opened.corpus.notes)
@@ -250,17 +251,19 @@ def topics_transform(
         say(f"{shape[0]:,} documents × {shape[1]} topics in {out}")
 
 
-def _write_shares(path: Path, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
-    """One table (means), or three (means and bounds), each documents × topics."""
+def _write_shares(path: Path, pieces: Iterable[tuple[np.ndarray, ...]], names: Sequence[str] | None) -> None:
+    """Pieces of one table (means), or of three (means and bounds), each documents × topics; CSV one after the other."""
     with drafted(path) as draft:
         if path.suffix == ".npz":
-            arrays: dict[str, Any] = dict(zip(_NAMES, tables, strict=False))
+            arrays: dict[str, Any] = dict(
+                zip(_NAMES, map(np.concatenate, zip(*pieces, strict=True)), strict=False)
+            )
             if names is not None:
                 arrays["documents"] = np.array(names)
             np.savez_compressed(draft, **arrays)
             return
         with open(draft, "w", newline="", encoding="utf-8") as file:
-            _write_csv(file, tables, names)
+            _write_csv(file, pieces, names)
 
 
 def _escaped(name: str) -> str:
@@ -268,19 +271,22 @@ def _escaped(name: str) -> str:
     return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 
-def _write_csv(file: TextIO, tables: Sequence[np.ndarray], names: Sequence[str] | None) -> None:
-    num_documents, num_topics = tables[0].shape
-    labels = range(num_documents) if names is None else [_escaped(name) for name in names]
-    row = csv.writer(file).writerow
-    if len(tables) == 1:
-        row(["document", *(f"topic_{k}" for k in range(num_topics))])
-        for label, shares in zip(labels, tables[0], strict=True):
-            row([label, *(f"{share:.6g}" for share in shares)])
-        return
-    row(["document", "topic", *_NAMES])
-    for d, label in enumerate(labels):
-        for k in range(num_topics):
-            row([label, k, *(f"{table[d, k]:.6g}" for table in tables)])
+def _write_csv(file: TextIO, pieces: Iterable[tuple[np.ndarray, ...]], names: Sequence[str] | None) -> None:
+    row, done = csv.writer(file).writerow, 0
+    for tables in pieces:
+        num_documents, num_topics = tables[0].shape
+        if not done and len(tables) == 1:
+            row(["document", *(f"topic_{k}" for k in range(num_topics))])
+        elif not done:
+            row(["document", "topic", *_NAMES])
+        for d in range(num_documents):
+            label = done + d if names is None else _escaped(names[done + d])
+            if len(tables) == 1:
+                row([label, *(f"{share:.6g}" for share in tables[0][d])])
+                continue
+            for k in range(num_topics):
+                row([label, k, *(f"{table[d, k]:.6g}" for table in tables)])
+        done += num_documents
 
 
 @topics_app.command("compare")

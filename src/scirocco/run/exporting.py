@@ -76,7 +76,7 @@ def to_arviz(
         found = log_likelihood(run, model, data, None, None, False)
         groups["log_likelihood"] = _by_draws(run, {"log_likelihood": found}, axes)
     if simulate is not None and simulate is not False:
-        function = simulator(run, None if simulate is True else simulate, _WHO)
+        function = simulator(run, None if simulate is True else simulate, _WHO, model)
         drawn = _by_draws(run, _simulated(run, function, data, seed), axes)
         groups["posterior_predictive"] = axes.labelled(drawn)
     if az.__version__.startswith("0."):

@@ -191,14 +191,15 @@ def _with_labels(data: Data, groups: str | None) -> RowSource:
     return ArraySource({**rest.read(0, rest.num_rows), groups: np.asarray(data[groups]).astype(str)})
 
 
-def simulator(run: Any, given: Any, who: str) -> Any:
-    """The function that was given, or how the model of the run draws new outcomes."""
-    known = run.known_model(None) if given is None and hasattr(run, "known_model") else None
+def simulator(run: Any, given: Any, who: str, model: Any = None) -> Any:
+    """The function that was given, or how the model (by default that of the run) draws new outcomes."""
+    known = run.known_model(model) if given is None and hasattr(run, "known_model") else None
     found = given if given is not None else getattr(known, "simulate", None)
     if found is None:
         raise InvalidTypeError(
             f"{who}: the run does not know how outcomes are drawn. Pass a function simulate(params, row, key) that "
-            "draws the outcome of one row, or give it to the model: sc.Model(..., simulate=...)."
+            "draws the outcome of one row, or give it to the model: sc.Model(..., simulate=...). For a run that was "
+            "loaded, pass that of its model: model.simulate."
         )
     return found
 

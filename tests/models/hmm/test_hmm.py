@@ -178,6 +178,7 @@ def test_a_saved_model_comes_back_and_is_reported(models, tmp_path):
         sc.models.DPMixture.load(tmp_path / "saved")
 
 
+@pytest.mark.rotates(2, "long fits")
 def test_own_emissions_are_fitted_stored_and_loaded(tmp_path):
     """A regression with two columns, a missing row, and intervals that contain the truth."""
     x = RNG.normal(size=300)

@@ -13,6 +13,7 @@ import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.models import LDA
 from scirocco.models.lda import prediction
+from scirocco.run import progress
 
 pytestmark = pytest.mark.compile
 
@@ -106,6 +107,15 @@ def test_presets():
         LDA.preset("blei2003")
 
 
+def test_one_line_says_what_was_chosen(capsys):
+    """Without a terminal too, once in a process; not without progress."""
+    progress._print_once.cache_clear()
+    for shown in (False, True, True):
+        LDA(3).fit(X, num_steps=8, progress=shown)
+    said = capsys.readouterr().err
+    assert said.count("LDA: ") == 1 and 'sampler "gibbs", the best of' in said and "draws per chain." in said
+
+
 def test_what_topics_are_about(fitted):
     """Labels, the documents with the most of a topic, and shares by group, which sum to one."""
     first = int(np.argmax(fitted.components_[:, 0]))
@@ -118,6 +128,13 @@ def test_what_topics_are_about(fitted):
             np.argsort(-shares[long, topic], kind="stable")[:2]
         ].tolist()
     by = fitted.shares_by(X, np.repeat([1990, 1991], 60))
+    pytest.importorskip("matplotlib")
+    drawn, panels = fitted.plot_topics(2, topics=[1]).axes, by.plot(fitted.labels(1)).axes
+    bars = [bar.get_width() for bar in drawn[0].patches]
+    assert len(drawn) == 1 and bars == [mean for _, mean, _, _ in fitted.top_words(2, interval=0.9)[1]]
+    assert len(panels) == fitted.num_topics
+    with pytest.raises(InvalidValueError, match="numbers from 0 to"):
+        fitted.plot_topics(topics=[99])
     assert by.groups.tolist() == [1990, 1991] and by.num_documents.tolist() == [60, 60]
     np.testing.assert_allclose(by.mean.sum(axis=1), 1.0, rtol=1e-5)
     np.testing.assert_allclose(by.mean, [shares[:60].mean(axis=0), shares[60:].mean(axis=0)], atol=0.02)

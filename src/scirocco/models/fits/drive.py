@@ -22,7 +22,7 @@ from scirocco.models.fits.saved import Kind, make_record
 from scirocco.run import family, records, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock, Report
+from scirocco.run.progress import Bar, Callback, Clock, Report, as_callbacks
 from scirocco.run.records import Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
@@ -161,7 +161,7 @@ def run_fit(
         Data needed to load the model from a store, as JSON.
     """
     family.check_switches(store, resume, overwrite)
-    clock, limit, callbacks = Clock(), fit.length.max_seconds, tuple(callbacks)
+    clock, limit, callbacks = Clock(), fit.length.max_seconds, as_callbacks(callbacks)
     check_memory(
         fit.num_chains * (8 * fit.spec.dimension + _CHAIN_BYTES),  # a state and a draw, in single precision
         f"the states of num_chains={fit.num_chains} chains with {fit.spec.dimension:,} parameters each",

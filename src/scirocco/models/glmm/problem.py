@@ -198,8 +198,8 @@ def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarra
         labels, code = level_codes(frame, term.factor)
         if len(labels) < 2:
             raise InvalidValueError(
-                f"the factor `{term.factor}` has one level ({labels[0]!r}), which cannot be told from the fixed "
-                "effects: drop the term."
+                f"the factor `{term.factor}` has one level ({labels.tolist()[0]!r}), which cannot be told from the "
+                "fixed effects: drop the term."
             )
         if any(other.name == term.factor for other in terms):
             raise InvalidValueError(

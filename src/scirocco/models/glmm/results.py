@@ -309,7 +309,7 @@ class Results:
             places = self._places(term, labels)
             if new_groups == "error" and np.any(places < 0):
                 raise InvalidValueError(
-                    f"the level {labels[int(np.argmax(places < 0))]!r} of `{term.name}` is not in the data of the fit. "
+                    f"the level {labels[places < 0].tolist()[0]!r} of `{term.name}` is not in the data of the fit. "
                     "new_groups='population' predicts for the middle of the population."
                 )
             effects = np.zeros((len(coef["coef"][0]), len(labels), len(term.design.names)))

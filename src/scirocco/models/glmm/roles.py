@@ -18,6 +18,8 @@ _MANY_ROWS, _FEW_LEVELS = 1_000, 300
 """Rows per level from which on a factor of at most so many levels is not integrated out."""
 _CLEARLY = 10.0
 """Variance of estimated effects, in units of the square of their standard error, from which on levels differ."""
+_MOST_NUMBERS = 20_000_000
+"""Entries of the columns that are read to find that out, at most."""
 
 
 def roles(
@@ -69,22 +71,28 @@ def _differ(
         return True
     from scipy import sparse
 
-    rows = len(arrays["y"])
+    width = arrays["x"].shape[1] + sum(z.shape[1] for z, _, _ in factors)
+    rows, used = len(arrays["y"]), min(len(arrays["y"]), _MOST_NUMBERS // width)
+    if used < rows:
+        some = np.sort(np.random.default_rng(0).choice(rows, used, replace=False))
+        arrays = {name: array[some] for name, array in arrays.items()}
+        factors = [(z[some], code[some], count) for z, code, count in factors]
     _, slope, weight = (
         np.asarray(each, np.float64)
-        for each in slopes(family, dict(arrays), theta, jnp.zeros(rows) + arrays.get("offset", 0.0))
+        for each in slopes(family, dict(arrays), theta, jnp.zeros(used) + arrays.get("offset", 0.0))
     )
     parts, places = [sparse.csr_matrix(arrays["x"], dtype=np.float64)], []
     for z, code, count in factors:
         for column in z.T.astype(np.float64):
             places.append(slice(begin := sum(part.shape[1] for part in parts), begin + count))
-            parts.append(sparse.csr_matrix((column, (np.arange(rows), code)), shape=(rows, count)))
+            parts.append(sparse.csr_matrix((column, (np.arange(used), code)), shape=(used, count)))
     design = sparse.hstack(parts).tocsr()
     gram = (design.T @ sparse.diags_array(weight) @ design).toarray()
     covariance = np.linalg.inv(gram + np.eye(len(gram)) / SCALE**2)
     effects = covariance @ (design.T @ slope)
     for place in places:
         own, errors = effects[place] - effects[place].mean(), covariance[place, place]
-        if own @ own <= _CLEARLY * (np.trace(errors) - errors.sum() / len(own)):
+        noise, share = np.trace(errors) - errors.sum() / len(own), used / rows
+        if own @ own - (1.0 - share) * noise <= _CLEARLY * share * noise:  # as of all rows
             return False
     return True

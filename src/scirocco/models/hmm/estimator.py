@@ -87,7 +87,7 @@ class HMM(fits.Conventions, Results):
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
     device
-        "auto": long series (100,000 observations or more) on an accelerator if JAX has one, otherwise the compiled
+        "auto": long series (a million observations or more) on an accelerator if JAX has one, otherwise the compiled
         kernels of the CPU. "cpu", "gpu"; "jax": the array programs on JAX's default device. They draw all states in
         each step, jointly, by associative scans; `batch_size` is not used. Built-in emissions and "gibbs" only.
 

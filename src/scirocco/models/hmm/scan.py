@@ -1,4 +1,4 @@
-r"""The states of whole series by associative scans, for accelerators: the law of the host's kernels without cuts.
+r"""The states of whole series by associative scans, for accelerators: as the host's kernels draw them without cuts.
 
 Filtering: with the matrices :math:`M_t = A \, \mathrm{diag}(f(x_t))`, the filter at time t is a row of the product of
 :math:`M_1, ..., M_t`, and products can be formed in any grouping. Rows of products are normalised, with logs of their
@@ -28,8 +28,8 @@ _TINY = 1e-37
 _TABLE, _NORMAL = 0, 1
 _LARGEST, _LONGEST = 2**26, 2**17
 """Numbers in the matrices of a block, and observations in it."""
-LEAST_ROWS, MOST_STATES = 100_000, 64
-"""Shorter series are faster on the host; so are more states."""
+LEAST_ROWS, MOST_STATES = 1_000_000, 64
+"""Shorter series, and more states, are not faster than the cores of a host: compiling alone takes five seconds."""
 
 
 class Rows(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,9 @@ from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import all_rows, largest
 from scirocco.models.lda.texts import open_corpus
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def representative(
@@ -52,6 +55,12 @@ class GroupShares(NamedTuple):
             **{name: getattr(self, name).ravel() for name in ("mean", "low", "high")},
         }
         return require("pandas", "this table").DataFrame(columns)
+
+    def plot(self, labels: Sequence[str] | None = None) -> Figure:
+        """A matplotlib figure: shares by group with intervals, for the twelve topics that differ most between them."""
+        from scirocco.models.lda import plotting
+
+        return plotting.shares(self, labels)
 
 
 def shares_by(

@@ -1,4 +1,4 @@
-"""`lda.plot_topics()`: words of topics with intervals, and shares of topics by group, by matplotlib."""
+"""`lda.plot_topics()` and `lda.shares_by(...).plot()`: words and shares of topics with intervals, by matplotlib."""
 
 from __future__ import annotations
 
@@ -38,6 +38,33 @@ def topics(model: Any, num: int, chosen: Sequence[int] | None, interval: float) 
     return figure
 
 
+def shares(found: Any, labels: Sequence[str] | None) -> Figure:
+    """A panel for each topic, those that differ most between groups first; see `GroupShares.plot`."""
+    groups, count = found.mean.shape
+    order = np.argsort(-np.ptp(found.mean, axis=0), kind="stable")[:_MOST]
+    across = min(_ACROSS, len(order))
+    down = math.ceil(len(order) / across)
+    places = found.groups if found.groups.dtype.kind in "iuf" else np.arange(groups)
+    with drawn_figure("plot()") as figure:
+        figure.set_size_inches(2.5 * across, 0.5 + 1.7 * down)
+        axes = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
+        for panel, k in zip(axes, order, strict=False):
+            panel.vlines(places, found.low[:, k], found.high[:, k], color=COLOURS[0], linewidth=1.6)
+            panel.plot(places, found.mean[:, k], "o", color=COLOURS[0], markersize=3)
+            panel.set_ylim(0, None)
+            panel.set_title(f"topic {k}" if labels is None else _short(labels[k], 34), fontsize=9, loc="left")
+            panel.tick_params(labelsize=7)
+            if places is not found.groups:
+                panel.set_xticks(
+                    places, [_short(str(group)) for group in found.groups], rotation=60, ha="right"
+                )
+        for panel in axes[len(order) :]:
+            panel.set_axis_off()
+        more = f", {len(order)} of {count} topics" if len(order) < count else ""
+        figure.supylabel(f"mean share of a topic{more}", fontsize=9)
+    return figure
+
+
 def _numbers(chosen: Sequence[int] | None, count: int) -> list[int]:
     if chosen is None:
         return list(range(min(count, _MOST)))
@@ -67,7 +94,7 @@ def _panel(panel: Any, words: Sequence[tuple[Any, float, float, float]], label: 
     panel.margins(y=0.02)
 
 
-def _short(name: str) -> str:
+def _short(name: str, most: int = _LONGEST) -> str:
     """A word that fits next to a panel; dollar signs would be read as mathematics."""
-    escaped = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    escaped = name if len(name) <= most else f"{name[: most - 1]}…"
     return escaped.replace("$", r"\$")

@@ -20,7 +20,8 @@ from scirocco.models.lda.corpus import Corpus, NoWords
 from scirocco.models.lda.streams import Rows
 
 _PIECE = 4096
-_REPEATS = 10
+_REPEATS, _APART = 10, 3
+"""Draws of η for each draw of ω, and sweeps between two of them if they follow each other."""
 _WORDS_AT_ONCE = 1 << 16
 
 
@@ -41,8 +42,12 @@ def proportions(
     draw: int,
     documents: np.ndarray | None = None,
     as_counts: bool = False,
+    z: np.ndarray | None = None,
 ) -> np.ndarray:
-    """E[η_d] = (α + n_d) / (Σα + N_d) of each document, with n_d averaged over Gibbs sweeps given one draw of ω."""
+    """E[η_d] = (α + n_d) / (Σα + N_d) of each document, with n_d averaged over Gibbs sweeps given one draw of ω.
+
+    `z` are the topics of the tokens where the sweeps start (-1: none); they are updated.
+    """
     batch = local.from_counts(*rows, documents)
     length = np.zeros(len(batch.indptr) - 1)
     topics = np.zeros((len(length), len(how.alpha)), np.float64)
@@ -56,6 +61,7 @@ def proportions(
             sweeps=how.sweeps,
             burn_in=how.burn_in,
             keep_documents=True,
+            z=z,
             num_threads=how.num_threads,
         )
         assert found.document_topics is not None
@@ -67,61 +73,67 @@ def proportions(
 
 
 def drawn_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
-    """Posterior draws of η of all documents, (documents, topics), ten for each draw of ω."""
-    kept, last = list(draws), how._replace(burn_in=how.sweeps - 1)
-    for number in range(_REPEATS * len(kept)):
-        out = np.empty((corpus.num_documents, len(how.alpha)), np.float32)
-        for begin in range(0, corpus.num_documents, _PIECE):
-            rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-            rng = np.random.default_rng([how.seed, 0xE7B, begin, number])
-            omega = kept[number % len(kept)]
-            counts = proportions(corpus.take_csr(rows), omega, last, number, rows, as_counts=True)
-            theta = rng.standard_gamma(counts + how.alpha)
-            out[rows] = theta / theta.sum(axis=1, keepdims=True)
-        yield out
+    """Posterior draws of η of all documents, (documents, topics), ten for each draw of ω, a few sweeps apart."""
+    pieces = range(0, corpus.num_documents, _PIECE)
+    for first, omega in enumerate(draws):
+        tokens: dict[int, np.ndarray] = {}
+        for turn in range(_REPEATS):
+            out = np.empty((corpus.num_documents, len(how.alpha)), np.float32)
+            sweeps = _APART if turn else how.sweeps
+            last = how._replace(sweeps=sweeps, burn_in=sweeps - 1)
+            number = first * _REPEATS + turn
+            for begin in pieces:
+                documents = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+                rows = corpus.take_csr(documents)
+                z = tokens.setdefault(begin, np.full(int(rows[2].sum()), -1, np.int32))
+                counts = proportions(rows, omega, last, number, documents, as_counts=True, z=z)
+                rng = np.random.default_rng([how.seed, 0xE7B, begin, number])
+                theta = rng.standard_gamma(counts + how.alpha)
+                out[documents] = theta / theta.sum(axis=1, keepdims=True)
+            yield out
 
 
-def interval_proportions(
-    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and quantiles of η of all documents, each (documents, topics).
+def share_pieces(
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float | None = None
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Shares of topics in the documents, some thousand documents at a time: (mean,), or (mean, low, high).
 
-    The draws of η are from its posterior: for each draw of ω, ten chains of z are run, and η ~ Dirichlet(α + n_d) given
-    their last states.
+    With an interval, draws of η are from its posterior: for each draw of ω, ten chains of z are run, and η ~
+    Dirichlet(α + n_d) given their last states. Otherwise E[η | ω] is averaged over the draws of ω.
     """
-    kept, shape = list(draws), (corpus.num_documents, len(how.alpha))
-    mean, low, high = (np.empty(shape, np.float32) for _ in range(3))
+    kept = list(draws)
     for begin in range(0, corpus.num_documents, _PIECE):
-        rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        numbers = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
+        rows = corpus.take_csr(numbers)
+        if interval is None:
+            total, z = np.zeros((len(numbers), len(how.alpha))), np.full(int(rows[2].sum()), -1, np.int32)
+            for number, omega in enumerate(kept):
+                total += proportions(rows, omega, _continued(how) if number else how, number, numbers, z=z)
+            yield (total / len(kept),)
+            continue
         rng = np.random.default_rng([how.seed, 0xE7A, begin])
         drawn = []
         for number in range(_REPEATS * len(kept)):
             last = how._replace(burn_in=how.sweeps - 1)
             omega = kept[number % len(kept)]
-            counts = proportions(corpus.take_csr(rows), omega, last, number, rows, as_counts=True)
+            counts = proportions(rows, omega, last, number, numbers, as_counts=True)
             theta = rng.standard_gamma(counts + how.alpha)
             drawn.append((theta / theta.sum(axis=1, keepdims=True)).astype(np.float32))
-        mean[rows] = np.mean(drawn, axis=0)
-        low[rows], high[rows] = central(np.stack(drawn), interval)
-    return mean, low, high
+        yield (np.mean(drawn, axis=0), *central(np.stack(drawn), interval))
 
 
-def mean_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
-    """Mean proportions over the draws."""
-    total, number = np.zeros((corpus.num_documents, len(how.alpha))), 0
-    for eta in _each(corpus, draws, how):
-        total += eta
-        number += 1
-    return total / number
+def _continued(how: FoldIn) -> FoldIn:
+    """Fewer sweeps for another draw of ω: they start from the topics of the tokens given the one before."""
+    sweeps = max(1, how.sweeps // 2)
+    return how._replace(sweeps=sweeps, burn_in=min(how.burn_in, sweeps // 8))
 
 
-def _each(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
-    for number, omega in enumerate(draws):
-        out = np.empty((corpus.num_documents, len(omega)), np.float32)
-        for begin in range(0, corpus.num_documents, _PIECE):
-            rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-            out[rows] = proportions(corpus.take_csr(rows), omega, how, number, rows)
-        yield out
+def all_shares(
+    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float | None = None
+) -> tuple[np.ndarray, ...]:
+    """The pieces of `share_pieces` together, each (documents, topics)."""
+    parts = zip(*share_pieces(corpus, draws, how, interval), strict=True)
+    return tuple(np.concatenate(part) for part in parts)
 
 
 def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> tuple[Any, Any]:

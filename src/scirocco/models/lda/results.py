@@ -191,11 +191,10 @@ class Results:
         """
         self._check_fitted()
         corpus = self._read(X, column, encoding, may_be_empty=True)
-        if interval is None:
-            shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
-            return self._as_output(shares, X)
-        tails_of(interval)
-        return prediction.interval_proportions(corpus, self._some_draws(), self._fold_in(), interval)
+        if interval is not None:
+            tails_of(interval)
+        found = prediction.all_shares(corpus, self._some_draws(), self._fold_in(), interval)
+        return self._as_output(found[0], X) if interval is None else found
 
     def representative_documents(
         self,
@@ -215,7 +214,7 @@ class Results:
         self._check_fitted()
         _checks.positive_int(num, "num")
         corpus = self._read(X, column, encoding)
-        shares = prediction.mean_proportions(corpus, self._some_draws(), self._fold_in())
+        (shares,) = prediction.all_shares(corpus, self._some_draws(), self._fold_in())
         return describing.representative(shares, document_lengths(corpus), num, least_tokens)
 
     def plot_topics(
@@ -354,7 +353,7 @@ class Results:
 
     def _check_columns(self, X: object) -> None:
         """Raise an error if a matrix has other columns than the words of the fit, which have no names."""
-        shape = getattr(X, "shape", ())
+        shape: tuple[int, ...] = getattr(X, "shape", ())
         if self.vocabulary_ is None and len(shape) == 2 and shape[1] != self.n_features_in_:
             raise InvalidValueError(
                 f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
