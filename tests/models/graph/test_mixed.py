@@ -101,10 +101,10 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     """The mean of a CIR transition is linear in the counts, so that estimated counts do not change it."""
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
-    step, start = 0.4, np.random.default_rng(5).gamma(2.0, size=(N, K))
-    chain = LangevinChain(net, _units(net), K, 3.0, SCALE, N, seed, 0, method=Method(sampler, step, 1))
+    step, start = 0.4, np.array([[3.0, 0.5], [2.0, 0.4], [1.5, 0.6], [1.0, 0.8]])
+    chain = LangevinChain(net, _units(net), K, 20.0, SCALE, N, seed, 0, method=Method(sampler, step, 1))
     if sampler == "scir_cv":
-        chain._refer(1.3 * start[::-1])
+        chain._refer(start[:, ::-1].copy())
     found = np.empty((4_000, K))
     for number in range(len(found)):
         chain.weights, chain.sums, chain.number = start.copy(), start.sum(axis=0), 20 * number + 1
@@ -114,7 +114,7 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     for j, units in ((1, 2), (2, 1), (3, 4)):
         counts += units * start[0] * start[j] / (start[0] @ start[j])
     rate = chain.rate + start[1:].sum(axis=0)
-    expected = start[0] * np.exp(-step) + (3.0 + counts) / rate * -np.expm1(-step)
+    expected = start[0] * np.exp(-step) + (20.0 + counts) / rate * -np.expm1(-step)
     assert np.abs(z_scores(found, expected)).max() < 5
 
 
