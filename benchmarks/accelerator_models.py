@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse
 
 import scirocco as sc
+from scirocco.errors import SciroccoWarning
 
 ON_CPU = jax.default_backend() == "cpu"
 CLUSTERS = 60
@@ -140,7 +141,7 @@ def main(given=None):
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
     parser.add_argument("--rows", type=int, nargs="+", default=[3_000] if ON_CPU else [30_000, 1_000_000])
     arguments = parser.parse_args(given)
-    warnings.simplefilter("ignore", sc.SciroccoWarning)  # of short runs
+    warnings.simplefilter("ignore", SciroccoWarning)  # of short runs
     for name in arguments.parts or parts:
         parts[name](arguments)
 

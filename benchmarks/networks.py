@@ -115,12 +115,12 @@ def large(args: argparse.Namespace) -> None:
     per_draw = model.run_.configuration["thin"]
     near = None
     for number in range(draws["blocks"].shape[1]):
-        model.draws_ = {name: values[:, number : number + 1] for name, values in draws.items()}
+        model.draws_ = {name: values[:, : number + 1] for name, values in draws.items()}
         one = model.perplexity(pairs, counts)
         at = next((t for t, step in told if step >= (number + 1) * per_draw), seconds)
         if near is None and one <= 1.01 * final:
             near = at
-        print(f"   {at:6.0f} s: perplexity of one draw of each chain {one:.4f} (all draws {final:.4f})")
+        print(f"   {at:6.0f} s: perplexity of the draws so far {one:.4f} (of all {final:.4f})")
     print(f"within 1 % after {near} s (goal: 300 s on two cores)")
 
 
@@ -204,7 +204,8 @@ def _covered(options: dict[str, Any], number: int) -> dict[str, float]:
 def links(args: argparse.Namespace) -> None:
     """AUC of hidden links, and departments, of real networks, beside partitions of other packages."""
     warnings.simplefilter("ignore")
-    for name, num in (("ca-GrQc", 50), ("ca-HepTh", 50), ("email-Eu-core", 42)):
+    for name in (args.graphs or "ca-GrQc,ca-HepTh,email-Eu-core").split(","):
+        num = 42 if name == "email-Eu-core" else 50
         data = np.load(Path(args.data) / f"{name}.npz")
         edges = data["edges"].astype(np.int64)
         nodes = int(edges.max()) + 1
@@ -217,23 +218,26 @@ def links(args: argparse.Namespace) -> None:
         ours = time.process_time() - begin
         print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks")
         print(
-            f"   scirocco        AUC {model.auc(pairs, counts):.3f}, perplexity {model.perplexity(pairs, counts):.3f}, "
-            f"{ours:.1f} CPU s"
+            f"   StochasticBlockModel AUC {model.auc(pairs, counts):.3f}, "
+            f"perplexity {model.perplexity(pairs, counts):.3f}, {ours:.1f} CPU s"
         )
         begin = time.process_time()
         mixed = sc.models.MixedMembership(num, num_chains=2, num_samples=50, seed=args.seed)
         mixed.fit(edges, nodes=nodes, held_out=pairs, num_epochs=5 * args.epochs, progress=False)
         seconds = time.process_time() - begin
         print(
-            f"   MixedMembership AUC {mixed.auc(pairs, counts):.3f}, perplexity {mixed.perplexity(pairs, counts):.3f}, "
-            f"{seconds:.1f} CPU s"
+            f"   MixedMembership      AUC {mixed.auc(pairs, counts):.3f}, "
+            f"perplexity {mixed.perplexity(pairs, counts):.3f}, {seconds:.1f} CPU s"
         )
         if "department" in data:
-            whole = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, seed=args.seed)
-            whole.fit(edges, nodes=nodes, num_epochs=args.epochs, progress=False)
-            print(
-                f"   scirocco        adjusted Rand index {rand_index(data['department'], whole.labels_):.3f}"
-            )
+            for kind, passes in (
+                (sc.models.StochasticBlockModel, args.epochs),
+                (sc.models.MixedMembership, 5 * args.epochs),
+            ):
+                whole = kind(num, num_chains=2, num_samples=50, seed=args.seed)
+                whole.fit(edges, nodes=nodes, num_epochs=passes, progress=False)
+                index = rand_index(data["department"], whole.labels_)
+                print(f"   {kind.__name__:20s} adjusted Rand index {index:.3f}")
         hidden = {tuple(pair) for pair in pairs}
         seen = np.array([edge for edge in edges.tolist() if tuple(edge) not in hidden])
         if args.alone:
@@ -241,26 +245,34 @@ def links(args: argparse.Namespace) -> None:
         for rival, partition, seconds in _rivals(seen, nodes, args.seed):
             blocks = np.array(partition)
             print(
-                f"   {rival:15s} AUC {_auc(seen, blocks, pairs, counts):.3f}, {seconds:.1f} CPU s, "
+                f"   {rival:20s} AUC {_auc(seen, blocks, pairs, counts):.3f}, {seconds:.1f} CPU s, "
                 f"{blocks.max() + 1} blocks"
             )
         if "department" in data:
             for rival, partition, _ in _rivals(edges, nodes, args.seed):
                 index = rand_index(data["department"], np.array(partition))
-                print(f"   {rival:15s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
+                print(f"   {rival:20s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
+
+
+STEPS: dict[str, tuple[float | None, ...]] = {
+    "scir_cv": (0.1, 0.3, 1.0, 3.0),
+    "scir": (0.1, 0.3, 1.0, 3.0),
+    "sgrld": (0.01, 0.03, 0.1, 0.3),
+    "gibbs": (None,),
+}
 
 
 def samplers(args: argparse.Namespace) -> None:
     """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the best of several step sizes."""
     warnings.simplefilter("ignore")
-    for name in args.graphs.split(","):
+    for name in (args.graphs or "ca-GrQc,ca-HepTh").split(","):
         edges = np.load(Path(args.data) / f"{name}.npz")["edges"].astype(np.int64)
         nodes, table = int(edges.max()) + 1, dict[str, list[float]]()
         for seed in range(args.seeds):
             pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes)
             for sampler in ("scir_cv", "scir", "sgrld", "gibbs"):
                 best = []
-                for step in (None,) if sampler == "gibbs" else (0.03, 0.1, 0.3, 1.0):
+                for step in STEPS[sampler]:
                     model = sc.models.MixedMembership(
                         20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed
                     )
@@ -313,7 +325,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default="graphs")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--graphs", default="ca-GrQc,ca-HepTh")
+    parser.add_argument("--graphs", help="some of the networks: ca-GrQc,ca-HepTh")
     parser.add_argument("--alone", action="store_true", help="links without other packages")
     args = parser.parse_args()
     globals()[args.what](args)

@@ -117,7 +117,7 @@ def test_windows_by_columns_are_the_same_windows(seed):
     data = {"y": rng.random(50), "x": rng.random((50, 3)), "image": rng.random((50, 20, 20))}
     blocks = batching.Blocks(50, 8)
     arranged = jax.tree.map(jnp.asarray, blocks.arrange(data, seed))
-    other, columns = blocks.for_accelerator(arranged)
+    other, columns = blocks.for_accelerator(arranged, many=True)
     for number in range(8):
         plan = blocks.plan(jax.random.key(seed), jnp.int32(number))
         expected, found = blocks.take(arranged, plan), other.take(columns, plan)

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PRECISIONS = ("float32", "bfloat16")
 """What a user can set."""
-_SHORT_SUM, _SHORTER_SUM, _MANY_SUMS, _LONGEST_DIVIDED = 31, 10, 5, 256
+_SHORT_SUM, _LONGEST_DIVIDED = 31, 256
 _PRECISION = "jax_default_matmul_precision"
 
 
@@ -118,7 +118,7 @@ def _in_short_sums(primitive: Any, params: dict[str, Any], left: Any, right: Any
         length = vector.shape[0] if axis == matrix.ndim - 1 else 0
     if not _SHORT_SUM < length <= _LONGEST_DIVIDED or left.dtype != jnp.float32 or right.dtype != left.dtype:
         return primitive.bind(left, right, **params)
-    parts = max(-(-length // _SHORT_SUM), min(_MANY_SUMS, -(-length // _SHORTER_SUM)))
+    parts = -(-length // _SHORT_SUM)
     ends = [length * part // parts for part in range(parts + 1)]
     sums = [jnp.sum(matrix[..., a:b] * vector[a:b], axis=-1) for a, b in itertools.pairwise(ends)]
     return functools.reduce(jnp.add, sums)

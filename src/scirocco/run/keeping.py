@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -124,15 +124,22 @@ class Keeping(NamedTuple):
 
 
 def _sent(leaf: Any) -> Any:
-    """A leaf whose copy to the host has begun.
+    """A leaf whose copy to the host has started.
 
     Copies to ordinary memory take thirty times as long on an NVIDIA GPU as copies to pinned memory, which the host sees
-    as an array. It is scarce, so draws are copied from there.
+    as an array. It is scarce, so draws are copied from there. To get it takes time, in which the device waits: this
+    does not pay for single large draws.
     """
-    if jax.default_backend() == "gpu" and leaf.nbytes >= _MANY_BYTES:
+    if leaf.nbytes >= _MANY_BYTES and leaf.shape[1] > 1 and _has_pinned_memory():
         return jax.device_put(leaf, leaf.sharding.with_memory_kind(_PINNED))
     leaf.copy_to_host_async()
     return leaf
+
+
+@cache
+def _has_pinned_memory() -> bool:
+    device = jax.devices()[0]
+    return device.platform == "gpu" and any(m.kind == _PINNED for m in device.addressable_memories())
 
 
 def _is_pinned(leaf: Any) -> bool:

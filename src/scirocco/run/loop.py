@@ -31,6 +31,7 @@ _AHEAD_WORDS_ACCELERATOR = 1 << 24
 _AHEAD_STEPS = 256
 _NOISE_AHEAD_PAYS = 32
 _UNROLL = (4, 5, 3, 2)
+_MANY_CHAINS = 256
 _LONG_STEP = 1 << 23
 """Parameters: a step then takes so long that fewer kernels gain nothing, and the program has it only once."""
 _LOOK_AT_ROWS = 1_000
@@ -399,6 +400,8 @@ class Pace(NamedTuple):
     """Whether a step draws its own noise: for so many parameters that writing and reading it again would take time."""
     grouped: bool
     """Whether several chains share their batches."""
+    many: bool = False
+    """Whether there are so many chains that memory limits a step, not the number of kernels."""
 
     @property
     def draws_together(self) -> int:
@@ -411,7 +414,7 @@ def pace_of(parts: Parts, params: Params, every: int, num_chains: int, group_siz
     numbers, plans = (num_chains * max(1, size) for size in (_tree.size(params), parts.batching.plan_size))
     inline = numbers * _NOISE_AHEAD_PAYS > _AHEAD_WORDS_ACCELERATOR
     room = _AHEAD_WORDS_ACCELERATOR // (plans if inline else max(numbers, plans))
-    return Pace(every, max(1, min(_AHEAD_STEPS, room)), inline, group_size > 1)
+    return Pace(every, max(1, min(_AHEAD_STEPS, room)), inline, group_size > 1, num_chains >= _MANY_CHAINS)
 
 
 def advance_by_draws(
@@ -436,7 +439,7 @@ def advance_by_draws(
         (n for n in range(ahead, ahead // 2, -1) if every % n == 0), ahead
     )  # blocks without a remainder
     buffers = _buffers(_kept(model, parts, state, keep_gradients), capacity)
-    batching, data = parts.batching.for_accelerator(parts.data, pace.grouped)
+    batching, data = parts.batching.for_accelerator(parts.data, pace.grouped, pace.many)
     parts = parts._replace(batching=batching, data=data)
 
     def drawn_ahead(state: KernelState, count: int) -> PyTree:

@@ -89,7 +89,8 @@ class MixedChain:
         self.batches, self.number = num_batches(net.num_nodes, batch), 0
         self._pass: tuple[int, list[Array]] | None = None
         self.colours: Array | None = None
-        self.weights = self.sums = np.empty(0)
+        self.weights: Array = np.empty((0, 0))
+        self.sums: Array = np.empty(0)
         self.rate = scale
 
     def advance(self, num_steps: int) -> None:
@@ -199,7 +200,8 @@ class LangevinChain(MixedChain):
     def __init__(self, *given: Any, method: Method):
         super().__init__(*given)
         self.method = method
-        self.reference, self.totals = np.empty((0, 0)), np.empty((0, 0))
+        self.reference: Array = np.empty((0, 0))
+        self.totals: Array = np.empty((0, 0))
 
     def _update(self, nodes: Array) -> None:
         method = self.method

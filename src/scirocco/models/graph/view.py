@@ -108,8 +108,8 @@ def _matrix(model: StochasticBlockModel) -> Section:
     mean = np.asarray(model.block_matrix())
     words = (
         "Mean rates of edges between blocks, from the block of the row to that of the column, on a logarithmic scale: "
-        f"the darkest is {number(mean.max(), 3)}, the lightest {number(mean.min(), 3)}. Rows are as high as their "
-        "block is large."
+        f"the darkest is {number(mean.max(), 3)}, the lightest {number(mean.min(), 3)}. Larger blocks have "
+        "wider rows and columns."
     )
     return Section("block-matrix", "Block matrix", join([paragraph(words), picture(mean, model.shares_)]))
 
