@@ -367,6 +367,7 @@ def test_all_pairs(sampler):
 
 def draw(sampler, estimator, **changes):
     arguments = {"num_samples": NUM_SAMPLES, "num_chains": NUM_CHAINS, "keep_gradients": True, "seed": SEED}
+    arguments["num_burnin"] = 0  # by default that of exact samplers depends on the number of draws
     sampler = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
     estimator = ESTIMATORS[estimator] if isinstance(estimator, str) else estimator
     return helpers.draw(sampler, estimator, **(arguments | changes))

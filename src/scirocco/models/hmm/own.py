@@ -224,7 +224,7 @@ class _Local:
     @classmethod
     def of(cls, gradient: Array, curvature: Array, products: Array | float = 0.0) -> _Local:
         """From derivatives; where they are not finite, a unit step with no direction."""
-        good: Array = np.isfinite(gradient).all(axis=1) & np.isfinite(curvature + products).all(axis=(1, 2))
+        good = np.isfinite(np.asarray(gradient.sum(axis=1) + (curvature + products).sum(axis=(1, 2))))
         gradient = np.where(good[:, None], gradient, 0.0)
         curvature = np.where(good[:, None, None], curvature, np.eye(gradient.shape[1]))
         products = np.where(good[:, None, None], products + 0.0 * curvature, 0.0)
