@@ -30,7 +30,7 @@ from scirocco.samplers import LeafScaledSGLD, Sampler
 from scirocco.types import Params
 
 _KIND = fits.Kind("BPMF", "a factorisation of ratings", "bpmf")
-_STEP_SIZE, _NUM_STEPS = 0.01, 10_000
+_STEP_SIZE, _BATCH, _NUM_STEPS = 0.01, 5_000, 10_000
 _START_SD = 0.1
 
 
@@ -65,12 +65,13 @@ class BPMF(fits.Conventions, Results):
     sampler
         "gibbs" (the default; a step is a sweep over all ratings), or a sampler of U, V, a, b and log τ by stochastic
         gradients, while the λ are drawn from their conditional distribution: `sc.LeafScaledSGLD(0.01)`, which scales
-        the step size of each table by its gradient and is used if you pass only an `estimator`; or sc.SGLD, sc.SGHMC,
-        sc.BAOAB, ... with step sizes by name ("users", "items", "user_bias", "item_bias", "rating_precision").
+        the step size of each table by its gradient and is used if you pass only an `estimator` or a `batch_size`; or
+        sc.SGLD, sc.SGHMC, sc.BAOAB, ... with step sizes by name ("users", "items", "user_bias", "item_bias",
+        "rating_precision").
     estimator
         Gradient estimator of such a sampler; by default `sc.Minibatch(batch_size)`.
     batch_size
-        Number of ratings per step of such a sampler (all if there are fewer).
+        Number of ratings per step of such a sampler (all if there are fewer); by default 5,000.
     num_samples
         Number of posterior draws per chain.
     num_burnin
@@ -117,7 +118,7 @@ class BPMF(fits.Conventions, Results):
         num_items: int | None = None,
         sampler: Sampler | str | None = None,
         estimator: Estimator | None = None,
-        batch_size: int = 5_000,
+        batch_size: int | None = None,
         num_samples: int = 100,
         num_burnin: float = 0.2,
         thin: int | None = None,
@@ -189,11 +190,13 @@ class BPMF(fits.Conventions, Results):
         """Whether the Gibbs sampler is used."""
         if isinstance(self.sampler, str):
             _checks.choice(self.sampler, "sampler", (gibbs.METHOD,))
-            if self.estimator is not None:
-                raise InvalidTypeError(
-                    '`estimator` is for samplers with gradients; sampler="gibbs" uses none.'
-                )
-        return isinstance(self.sampler, str) or (self.sampler is None and self.estimator is None)
+            for name in ("estimator", "batch_size"):
+                if getattr(self, name) is not None:
+                    raise InvalidTypeError(
+                        f'`{name}` is for samplers with gradients; sampler="gibbs" has none.'
+                    )
+            return True
+        return self.sampler is None and self.estimator is None and self.batch_size is None
 
     def _by_gibbs(
         self,
@@ -246,7 +249,8 @@ class BPMF(fits.Conventions, Results):
         **options: Any,
     ) -> Run:
         """Tables by stochastic gradients, their precisions by exact draws."""
-        batch = min(_checks.positive_int(self.batch_size, "batch_size"), len(data.value))
+        size = _BATCH if self.batch_size is None else self.batch_size
+        batch = min(_checks.positive_int(size, "batch_size"), len(data.value))
         sampled.warn_of_steps(lengths[0], len(data.value), batch)
         wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
         length = fits.check_length(
