@@ -56,9 +56,18 @@ class GraphModel(fits.Conventions, LinkResults):
         """The chains of a network; `unseen` are pairs that are not used."""
         raise NotImplementedError
 
+    def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
+        """Draws (chain, draw, ...) with blocks or communities in the same order in all of them."""
+        raise NotImplementedError
+
     def _settle(self, run: Run, nodes: Nodes) -> None:
         """Set the results from the draws of a run."""
-        raise NotImplementedError
+        self.__dict__.pop("draws_", None)
+        self.run_, self.nodes_ = run, nodes
+        if run.draws is None or not run.num_draws:
+            return
+        self.draws_ = self._in_one_order({name: np.asarray(values) for name, values in run.draws.items()})
+        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
 
     def _coordinates(self) -> dict[str, list[Any]]:
         """Labels of axes of the draws."""

@@ -10,7 +10,6 @@ and the rate r of their prior. Pairs without an edge enter through the sums of w
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
@@ -35,7 +34,7 @@ from scirocco.models.graph.gibbs import (
     num_batches,
     seed_words,
 )
-from scirocco.models.graph.links import Nodes, with_interval
+from scirocco.models.graph.links import with_interval
 from scirocco.models.graph.starts import clusters, embedding
 from scirocco.models.view import View
 from scirocco.run.result import Run
@@ -389,13 +388,8 @@ class MixedMembership(GraphModel):
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, run: Run, nodes: Nodes) -> None:
-        self.__dict__.pop("draws_", None)
-        self.run_, self.nodes_ = run, nodes
-        if run.draws is None or not run.num_draws:
-            return
-        self.draws_ = in_one_order({name: np.asarray(values) for name, values in run.draws.items()})
-        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
+    def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
+        return in_one_order(raw)
 
     def _coordinates(self) -> dict[str, list[Any]]:
         return {"weights_dim_0": self.nodes_.listed()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,20 +10,14 @@ import numpy as np
 from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
 from scirocco.models.graph.edges import Array
-from scirocco.models.graph.links import _MOST_NODES, LinkResults, Nodes, same_order, with_interval
-from scirocco.run.result import Run
+from scirocco.models.graph.links import _MOST_NODES, LinkResults, same_order, with_interval
 
 
 class Results(LinkResults):
     """Results computed from the draws, with the blocks of all draws and chains in one order."""
 
-    def _settle(self, run: Run, nodes: Nodes) -> None:
-        self.__dict__.pop("draws_", None)
-        self.run_, self.nodes_ = run, nodes
-        if run.draws is None or not run.num_draws:
-            return
-        self.draws_ = in_one_order({name: np.asarray(values) for name, values in run.draws.items()})
-        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
+    def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
+        return in_one_order(raw)
 
     def _coordinates(self) -> dict[str, list[Any]]:
         names = self.nodes_.listed()
