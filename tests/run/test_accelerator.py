@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 
 import jax
 import jax.numpy as jnp
@@ -136,15 +137,14 @@ def test_normals_of_large_networks(seed, monkeypatch):
     tree = [jnp.zeros(shape) for shape in ((2, 3), (5,), (), (3, 5))]
     monkeypatch.setattr(_tree, "MANY_NORMALS", 1)
     monkeypatch.setattr(_tree, "normal", None)
-    expected = _tree.normal_like(jax.random.key(seed), tree)
+    expected = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    for a, b in zip(expected, _tree.normal_like(jax.random.key(seed), tree), strict=True):
+    found = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(a, b)
     numbers = np.concatenate([np.ravel(leaf) for leaf in expected])
-    words = threefry(
-        np.asarray(jax.random.key_data(jax.random.key(seed))), np.arange(15, dtype=np.uint32), 0, np
-    )
-    pairs = np.asarray(_as_normal(jnp.stack(words, axis=-1)))
+    words = threefry(np.array([0, seed], np.uint32), np.arange(15, dtype=np.uint32), 0, np)
+    pairs = np.asarray(jax.jit(_as_normal)(np.stack(words, axis=-1)))
     kept = [pairs[:3].ravel(), pairs[3:6].ravel()[:5], pairs[6].ravel()[:1], pairs[7:].ravel()[:15]]
     np.testing.assert_allclose(numbers, np.concatenate(kept), rtol=1e-6)
     assert len(np.unique(numbers)) == 27
@@ -368,6 +368,21 @@ def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set(
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+def test_a_call_waits_for_what_is_compiled_ahead():
+    """Else it would be compiled a second time; programs with other static arguments are not waited for."""
+    program, ready, found = _programs.setup_program(0)(lambda n, x: n * x), Future(), []
+    program.expect((2, 1.0), ready)
+    assert program(3, 1.0) == 3.0
+    call = threading.Thread(target=lambda: found.append(program(2, 1.0)))
+    call.start()
+    call.join(0.3)
+    assert not found
+    ready.set_exception(ValueError("the compiler failed"))  # the call says so itself
+    call.join()
+    assert found == [2.0]
 
 
 @pytest.mark.unit

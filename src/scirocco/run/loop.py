@@ -343,10 +343,12 @@ def advance(
     num_steps: Array,
     thin: Array,
     phase: ArrayLike,
+    in_graph: bool = False,
 ) -> tuple[KernelState, Chunk]:
     """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`).
 
-    `phase` is the number of steps already made towards the first draw.
+    `phase` is the number of steps already made towards the first draw. `in_graph`: the program is one graph on a GPU,
+    in which any loop runs by itself.
     """
     position = state.sampler.position
     ahead = ahead_steps(parts, position)
@@ -379,7 +381,7 @@ def advance(
 
     def next_group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         left = num_steps - carry[0]
-        if not in_lockstep():
+        if in_graph or not in_lockstep():
             return group(jnp.minimum(ahead, left), carry)
         whole, rest = partial(group, ahead), lambda carry: group(num_steps - carry[0], carry)
         return jax.lax.cond(left >= ahead, whole, rest, carry)
