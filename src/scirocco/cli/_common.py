@@ -67,6 +67,13 @@ def check_fit(out: Path | None, length: Length, resume: bool, overwrite: bool) -
     refuse_unless_free(out, overwrite)
 
 
+def names_of(columns: str | None) -> list[str] | None:
+    """The names in an option such as --columns x,y; None without one."""
+    if columns is None:
+        return None
+    return [name.strip() for name in columns.split(",") if name.strip()]
+
+
 def interrupted_early(out: Path) -> bool:
     """Whether there is a run that was interrupted in its burn-in: nothing to show, but it can be resumed."""
     from scirocco.store import holds_run, open_stored

@@ -11,7 +11,6 @@ import numpy as np
 from scirocco.cli import _common
 from scirocco.cli._common import JSON, drawn_so_far, print_json, say, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
-from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from scirocco.models import HMM
@@ -26,7 +25,7 @@ def hmm_fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table with one row per time: CSV, Parquet, Arrow or .npy.",
+            help="A table with one row per time: CSV, TSV, text, Parquet, Arrow or .npy.",
             metavar="DATA",
             show_default=False,
         ),
@@ -125,37 +124,12 @@ def hmm_show(
 
 def _read(path: Path, columns: str | None, by: str | None) -> Any:
     """A table as a pandas data frame, with the wanted columns only."""
-    import pandas as pd
+    from scirocco.models.inputs.files import read_table
 
-    from scirocco._extras import require
-
-    path = path.expanduser()
-    if not path.exists():
-        raise InvalidValueError(f"there is no file {path}.")
-    if path.suffix == ".npy":
-        array = np.load(path, allow_pickle=False)
-        table = pd.DataFrame(array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1))
-        table.columns = [f"x{k}" for k in range(table.shape[1])]
-    elif path.suffix == ".csv":
-        try:
-            table = pd.read_csv(path)
-        except (ValueError, UnicodeDecodeError) as error:
-            raise InvalidValueError(f"{path} cannot be read as CSV: {error}.") from error
-    elif path.suffix in (".parquet", ".arrow", ".feather"):
-        require("pyarrow", f"reading {path.suffix} files")
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_feather(path)
-    else:
-        raise InvalidValueError(f"{path} must be a .csv, .parquet, .arrow, .feather or .npy file.")
-    if columns is None:
-        return table
-    wanted = [name.strip() for name in columns.split(",") if name.strip()]
-    wanted += [by] if by is not None and by not in wanted else []
-    absent = [name for name in wanted if name not in table.columns]
-    if absent:
-        raise InvalidValueError(
-            f"{path} has no column {absent[0]!r}. It has {', '.join(map(str, table.columns))}."
-        )
-    return table[wanted]
+    wanted = _common.names_of(columns)
+    if wanted is not None and by is not None and by not in wanted:
+        wanted.append(by)
+    return read_table(path, wanted)
 
 
 def _show(path: Path, interval: float, as_json: bool) -> None:
