@@ -35,8 +35,9 @@ def hmm_fit(
     ],
     states: Annotated[int, typer.Option("--states", min=1, help="Number of states.")] = 2,
     emissions: Annotated[
-        str, typer.Option("--emissions", help="gaussian, poisson (counts) or categorical (labels).")
-    ] = "gaussian",
+        str,
+        typer.Option("--emissions", help="gaussian, poisson (counts), categorical (labels), or auto."),
+    ] = "auto",
     columns: Annotated[
         str | None,
         typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default."),
@@ -77,6 +78,7 @@ def hmm_fit(
 
     Example: scirocco hmm fit visits.csv --emissions poisson --states 3 --by user --out visits-run
     """
+    _common.check_source(data)
     from scirocco.models import HMM
 
     length = _common.Length(steps, epochs, seconds)
@@ -92,7 +94,7 @@ def hmm_fit(
     model = HMM(states, emissions=emissions, sticky=sticky, num_chains=chains, seed=seed, **given)
     series = _read(data, columns, by)
     if not as_json:
-        say(f"{len(series):,} observations, {states} states, {emissions} emissions", flush=True)
+        say(f"{_common.counted(len(series), 'observation')}, {_common.counted(states, 'state')}", flush=True)
     try:
         with ending_with_its_draws():
             model.fit(series, by=by, **length._asdict(), store=out, resume=resume, overwrite=overwrite)

@@ -70,6 +70,7 @@ def network_fit(
 
     Example: scirocco network fit mails.csv --blocks 20 --directed --out mails-run
     """
+    _common.check_source(data)
     from scirocco.models import MixedMembership, StochasticBlockModel
     from scirocco.models.inputs.files import read_table
 
@@ -90,10 +91,8 @@ def network_fit(
     table = read_table(data, _common.names_of(columns))
     if not as_json:
         weights = f" with weights in the column {table.columns[2]}" if table.shape[1] == 3 else ""
-        say(
-            f"{len(table):,} rows of edges{weights}, {blocks} {'communities' if mixed else 'blocks'}",
-            flush=True,
-        )
+        told = ("communities" if blocks > 1 else "community") if mixed else f"block{'s' * (blocks > 1)}"
+        say(f"{_common.counted(len(table), 'row')} of edges{weights}, {blocks} {told}", flush=True)
     try:
         with ending_with_its_draws():
             model.fit(table, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
@@ -153,6 +152,7 @@ def network_predict(
 
     Example: scirocco network predict run pairs.csv --out links.csv
     """
+    _common.check_source(pairs)
     from scirocco.models.inputs.files import read_table
 
     _common.check_target(out, (".csv",), overwrite)

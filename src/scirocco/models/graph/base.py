@@ -234,6 +234,7 @@ class GraphModel(fits.Conventions, LinkResults):
             num_burnin,
             thin,
             capacity=8 if graph.num_nodes < 10_000 else 1,
+            chosen=f"{self._kind.name}: {chains.words}",
         )
 
 
