@@ -1,7 +1,8 @@
-"""Commands for hidden Markov models: fit, show."""
+"""Commands for hidden Markov models: fit, show, predict, forecast."""
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from scirocco.cli import _common
-from scirocco.cli._common import JSON, drawn_so_far, print_json, say, typer
+from scirocco.cli._common import JSON, drawn_so_far, print_json, say, typer, write_whole
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
 
 if TYPE_CHECKING:
@@ -18,18 +19,14 @@ if TYPE_CHECKING:
 hmm_app = typer.Typer(
     help="Hidden Markov models of one or more series.\n\nExample: scirocco hmm fit series.csv --states 3 --out run",
 )
+_TABLE = "A table with one row per time: CSV, TSV, text, Parquet, Arrow or .npy."
+_COLUMNS = typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default.")
+_BY = typer.Option("--by", metavar="NAME", help="The column with the id of the series of each row.")
 
 
 @hmm_app.command("fit")
 def hmm_fit(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A table with one row per time: CSV, TSV, text, Parquet, Arrow or .npy.",
-            metavar="DATA",
-            show_default=False,
-        ),
-    ],
+    data: Annotated[Path, typer.Argument(help=_TABLE, metavar="DATA", show_default=False)],
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
     ],
@@ -38,14 +35,8 @@ def hmm_fit(
         str,
         typer.Option("--emissions", help="gaussian, poisson (counts), categorical (labels), or auto."),
     ] = "auto",
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default."),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="NAME", help="The column with the id of the series of each row."),
-    ] = None,
+    columns: Annotated[str | None, _COLUMNS] = None,
+    by: Annotated[str | None, _BY] = None,
     sticky: Annotated[
         float, typer.Option("--sticky", min=0, help="Prior pseudo-counts of staying in a state.")
     ] = 0.0,
@@ -124,6 +115,75 @@ def hmm_show(
     _show(run, interval, as_json)
 
 
+@hmm_app.command("predict")
+def hmm_predict(
+    run: Annotated[Path, _common.RUN],
+    data: Annotated[Path, typer.Argument(help=_TABLE, metavar="DATA", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE.csv", help="File to write; one line per row.", show_default=False
+        ),
+    ],
+    columns: Annotated[str | None, _COLUMNS] = None,
+    by: Annotated[str | None, _BY] = None,
+    overwrite: Annotated[bool, _common.REPLACE] = False,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Write the most probable state of every row, and its probability, given the whole series.
+
+    Example: scirocco hmm predict run visits.csv --by user --out states.csv
+    """
+    _common.check_source(data)
+    _common.check_target(out, (".csv",), overwrite)
+    model, _ = _open(run)
+    shares = model.predict_proba(_read(data, columns, by), by=by)
+    table = _read(data, None, None).assign(state=shares.argmax(axis=1), probability=shares.max(axis=1))
+    write_whole(out, table.to_csv(index=False))
+    visited = np.bincount(shares.argmax(axis=1), minlength=shares.shape[1])
+    if as_json:
+        print_json({"run": str(run), "path": str(out), "num_rows": len(table), "rows": visited.tolist()})
+    else:
+        told = ", ".join(f"{count:,} in state {k}" for k, count in enumerate(visited))
+        say(f"{_common.counted(len(table), 'row')} ({told}): {out}")
+
+
+@hmm_app.command("forecast")
+def hmm_forecast(
+    run: Annotated[Path, _common.RUN],
+    steps: Annotated[int, typer.Option("--steps", min=1, help="How many times ahead.")] = 10,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DATA", help="A series to continue; by default the one of the fit."),
+    ] = None,
+    columns: Annotated[str | None, _COLUMNS] = None,
+    interval: Annotated[float, _common.INTERVAL] = 0.9,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Forecast the next observations after the end of a series, with the intervals in which they will be.
+
+    Example: scirocco hmm forecast run --steps 5
+    """
+    from scirocco._console import print_table
+    from scirocco.diagnostics.intervals import widest
+
+    model, _ = _open(run)
+    series = None if data is None else _read(data, columns, None)
+    interval = widest(math.prod(model.draws_["initial"].shape[:2]), interval)
+    found = model.forecast(steps, series, interval=interval)
+    mean, low, high = (np.asarray(part).reshape(steps, -1) for part in found)
+    names = model.observed_
+    if as_json:
+        parts = {"mean": mean.tolist(), "low": low.tolist(), "high": high.tolist()}
+        print_json({"run": str(run), "interval": interval, "observed": names, **parts})
+        return
+    rows = [
+        [f" {t + 1} ", *(f"{m:.3g} ({a:.3g} to {b:.3g})" for m, a, b in zip(*line, strict=True))]
+        for t, line in enumerate(zip(mean, low, high, strict=True))
+    ]
+    print_table(f"forecasts; {100 * interval:g} % intervals", ["step", *names], rows, right=(0,))
+
+
 def _read(path: Path, columns: str | None, by: str | None) -> Any:
     """A table as a pandas data frame, with the wanted columns only."""
     from scirocco.models.inputs.files import read_table
@@ -134,19 +194,24 @@ def _read(path: Path, columns: str | None, by: str | None) -> Any:
     return read_table(path, wanted)
 
 
-def _show(path: Path, interval: float, as_json: bool) -> None:
-    from scirocco._console import print_table
-    from scirocco.diagnostics.intervals import widest
+def _open(path: Path) -> tuple[HMM, str]:
+    """The model, and the status of its run."""
     from scirocco.models import HMM, fits
     from scirocco.store import open_stored
 
     stored = open_stored(path)
     fits.need_draws(stored, "hmm", "initial")
-    model: HMM = HMM.load(path)
+    return HMM.load(path), str(stored.progress["status"])
+
+
+def _show(path: Path, interval: float, as_json: bool) -> None:
+    from scirocco._console import print_table
+    from scirocco.diagnostics.intervals import widest
+
+    model, status = _open(path)
     chains, draws = model.draws_["initial"].shape[:2]
     interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
     table, moves = model.summary(interval), model.transitions(interval)
-    status = str(stored.progress["status"])
     if as_json:
         print_json(
             {

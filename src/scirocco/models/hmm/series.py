@@ -144,8 +144,8 @@ def _check_number(column: Array, name: Any, names: list[Any]) -> None:
             others = [other for other in names if other != name]
             raise InvalidTypeError(
                 f"column {name!r} of the table contains {str(value)!r}, not a number. Leave out times and ids: "
-                f"table[{others[:3]!r}], on the command line --columns {','.join(map(str, others[:3]))}. An id of "
-                "series is passed with by."
+                f"table[{others[:3]!r}], on the command line --columns {','.join(map(str, others[:3]))}. Pass an id "
+                "of series as `by`."
             )
 
 
