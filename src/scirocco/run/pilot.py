@@ -48,7 +48,9 @@ and points. The maximum of rows × numbers of L for each."""
 _STREAMED_ROWS = 65_536
 """Maximum number of random rows that are read from a disk for it."""
 _KINKED = 100.0
-"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
+"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink. Nor
+does a model that its rows contradict (far more spread than it says) have as much curvature: there the scores show that
+the posterior has the shape which the curvature says."""
 
 
 def measure(
@@ -72,7 +74,10 @@ def measure(
             factor, largest = shape.factor, shape.largest
     found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
     scales = found(factor, largest)
-    if _strongest(scales) > _KINKED * scales.largest_curvature:
+    kinked = _strongest(scales) > _KINKED * scales.largest_curvature
+    if kinked and scales.factor is not None:
+        kinked = scores.roundness(model, table, position, scales.factor, key) >= scores.ROUND_ENOUGH
+    if kinked:
         if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
             scales = found(metric.shape_at(model, table, position, "fisher", key).factor, None)
         scales = scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))

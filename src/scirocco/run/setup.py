@@ -40,9 +40,6 @@ from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
-_ROUND_ENOUGH = 1.0
-"""`scores.roundness` up to which the curvature at the mode says something about the posterior's shape."""
-
 
 class Problem(NamedTuple):
     """Model, data and method, composed and arranged, before any parameter is known."""
@@ -336,7 +333,7 @@ def _first_guess(
             found = (
                 mode.report | {"roundness": scores.roundness(model, table, best, shape.factor, key)} | several
             )
-            if found["roundness"] < _ROUND_ENOUGH and not shape.flat:
+            if found["roundness"] < scores.ROUND_ENOUGH and not shape.flat:
                 factor, position = shape.factor, best
     if factor is None:
         factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
