@@ -305,6 +305,22 @@ def table_column(path: Path, column: str, encoding: str = "utf-8") -> list[Any]:
     return list(records(path, kind, column, encoding))
 
 
+def column_of(X: object, column: str, encoding: str = "utf-8") -> list[Any]:
+    """Another column of documents: of a data frame, or of a table on disk."""
+    if isinstance(X, Frame):
+        if column not in list(X.columns):
+            raise InvalidValueError(
+                f"there is no column {column!r}: the columns are {_listed(list(X.columns))}."
+            )
+        return list(X[column].to_numpy())
+    if isinstance(X, (str, os.PathLike)):
+        return table_column(_path(X), column, encoding)
+    raise InvalidTypeError(
+        f"{column!r} can be the name of a column only if `X` is a data frame or the path of a table; otherwise pass a "
+        f"list with an entry for each document. `X` is a {type(X).__name__}."
+    )
+
+
 def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
     if column is None:
         raise InvalidValueError(
