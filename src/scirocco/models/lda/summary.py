@@ -40,7 +40,7 @@ class Topic(NamedTuple):
     rhat: float | None
     words: tuple[Word, ...]
     name: str | None = None
-    """Of seed words or a label."""
+    """The name of seed words or of a label."""
 
 
 class Opened(NamedTuple):
