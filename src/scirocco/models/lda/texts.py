@@ -321,6 +321,24 @@ def column_of(X: object, column: str, encoding: str = "utf-8") -> list[Any]:
     )
 
 
+def as_numbers(values: Any) -> np.ndarray:
+    """Groups or times in order: as numbers or dates if all of them are, such as the years of a CSV file."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "OUT":
+        return given
+    texts = given.astype(str)
+    try:
+        numbers = texts.astype(np.float64)
+    except ValueError:
+        if not all(text[:4].isdigit() for text in texts.flat):
+            return texts
+        try:
+            return texts.astype("datetime64")
+        except ValueError:
+            return texts
+    return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
+
+
 def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
     if column is None:
         raise InvalidValueError(
