@@ -15,13 +15,13 @@ from scirocco.models.lda.estimator import _size
 
 pytestmark = pytest.mark.compile
 
-GAPS, TOPICS, WORDS = np.array([1.0, 2.0]), 2, 4
+GAPS, TOPICS, WORDS, TOKENS = np.array([1.0, 2.0]), 2, 4, 16
 
 
 def chain_of(spread, drift, seed, alpha):
-    """A chain on documents of 6 tokens in three slices; the words are replaced by the test."""
+    """A chain on documents of 16 tokens in three slices; the words are replaced by the test."""
     slices = np.arange(9) % 3
-    corpus = as_corpus(np.tile([3, 1, 1, 1], (9, 1)))
+    corpus = as_corpus(np.tile([13, 1, 1, 1], (9, 1)))
     settings = LDA(TOPICS, alpha=alpha, spare_topics=0, batch_size=9, num_threads=1)._settings(_size(corpus))
     chain = walks.WalkChain(walks.Walks(corpus, slices, GAPS, settings, spread, drift), seed, 0)
     chain.step = 1
@@ -40,7 +40,7 @@ def prior(chain, rng):
         chain.x[:, :, t + 1] = chain.x[:, :, t] + step
     for t, rows in enumerate(chain.documents):
         theta = rng.dirichlet(chain.alpha, len(rows))
-        chain.z[t] = np.concatenate([rng.choice(TOPICS, 6, p=row) for row in theta]).astype(np.int32)
+        chain.z[t] = np.concatenate([rng.choice(TOPICS, TOKENS, p=row) for row in theta]).astype(np.int32)
 
 
 def write_words(chain, rng):
@@ -48,9 +48,9 @@ def write_words(chain, rng):
     omega = chain.topics()
     for t, rows in enumerate(chain.documents):
         cut = omega[:, :, t].cumsum(axis=1)[chain.z[t]]
-        words = (rng.random((len(cut), 1)) > cut[:, :-1]).sum(axis=1).reshape(len(rows), 6)
+        words = (rng.random((len(cut), 1)) > cut[:, :-1]).sum(axis=1).reshape(len(rows), TOKENS)
         order = np.argsort(words, axis=1, kind="stable")
-        topics = np.take_along_axis(chain.z[t].reshape(len(rows), 6), order, axis=1)
+        topics = np.take_along_axis(chain.z[t].reshape(len(rows), TOKENS), order, axis=1)
         counts = np.stack([np.bincount(row, minlength=WORDS) for row in words])
         chain.batches[t] = local.from_counts(*as_corpus(counts).take_csr(np.arange(len(rows))), rows)
         chain.z[t] = topics.ravel().copy()
@@ -63,8 +63,8 @@ def test_sweeps_leave_the_model_invariant(seed, monkeypatch):
     monkeypatch.setitem(walks.PRIORS, "drift", (8.0, 4.0))
     alpha, rng, found = np.array([0.5, 0.8]), np.random.default_rng([seed, 5]), []
     chain = chain_of(None, None, seed, alpha)
-    for number in range(1_200):
-        if number % 4 == 0:  # short chains from the prior: errors accumulate, autocorrelations do not
+    for number in range(1_400):
+        if number % 20 == 0:  # short chains from the prior, which are independent; errors accumulate in them
             prior(chain, rng)
         write_words(chain, rng)
         chain.draw_tokens()
@@ -79,9 +79,9 @@ def test_sweeps_leave_the_model_invariant(seed, monkeypatch):
         values += [inside[:, 0].mean(), np.mean(inside[:, 0] ** 2), np.mean(x[:, 0] * x[:, 1])]
         found.append(values)
     share, total = alpha[0] / alpha.sum(), alpha.sum()
-    second = 6 * share * (1 - share) * (total + 6) / (total + 1) + (6 * share) ** 2
-    exact = np.array([1.0, 3.0, 1.0, 1.0, 0.0, 0.5, 2.0, 4.0 + 0.5, 6 * share, second, 0.0])
-    means = np.array(found).reshape(300, 4, -1).mean(axis=1)
+    second = TOKENS * share * (1 - share) * (total + TOKENS) / (total + 1) + (TOKENS * share) ** 2
+    exact = np.array([1.0, 3.0, 1.0, 1.0, 0.0, 0.5, 2.0, 4.0 + 0.5, TOKENS * share, second, 0.0])
+    means = np.array(found).reshape(70, 20, -1).mean(axis=1)
     errors = means.std(axis=0, ddof=1) / np.sqrt(len(means))
     gaps = means.mean(axis=0) - exact
     assert np.all(np.abs(gaps) <= 5 * errors + 1e-9), (gaps / errors).round(1)
