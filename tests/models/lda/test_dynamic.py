@@ -105,7 +105,7 @@ def texts(rng):
 @pytest.fixture(scope="module")
 def fitted():
     found, years = texts(np.random.default_rng(0))
-    model = DynamicTopics(2, seed=1, num_threads=1, num_chains=2, tokeniser=SPLIT)
+    model = DynamicTopics(2, drift=None, seed=1, num_threads=1, num_chains=2, tokeniser=SPLIT)
     return model.fit(found, years, num_steps=120, progress=False), found, years
 
 
@@ -155,7 +155,13 @@ def test_a_stored_fit_is_resumed_bit_for_bit(tmp_path):
 @pytest.mark.parametrize(
     ("times", "num_slices", "labels", "slices", "gaps"),
     [
-        (["2020-01", "2020-03", "2020-04", "2020-04"], None, ["2020-01", "2020-03", "2020-04"], [0, 1, 2, 2], 2),
+        (
+            ["2020-01", "2020-03", "2020-04", "2020-04"],
+            None,
+            ["2020-01", "2020-03", "2020-04"],
+            [0, 1, 2, 2],
+            2,
+        ),
         (["b", "a", "c", "a"], None, ["a", "b", "c"], [1, 0, 2, 0], 2),
         (np.arange(100), None, None, None, 19),
         ([1, 2, 3, 9], 2, ["1", "3"], [0, 0, 1, 1], 1),

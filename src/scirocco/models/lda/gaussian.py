@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     words: str
     """What was chosen."""
     given: np.ndarray
-    """What is known about the documents besides their words, for the fingerprint."""
+    """What is known about the documents in addition to their words, for the fingerprint."""
 
 
 class GaussianTopics(fits.Conventions):

@@ -16,7 +16,7 @@ from scirocco.run.plotting import COLOURS, drawn_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST, _ACROSS, _MOST_NAMES = 12, 4, 15
+_MOST, _ACROSS, _MOST_NAMES, _FEW_TICKS = 12, 4, 15, 6
 _LONGEST = 18
 _ORDERED = "iufM"
 """Kinds of arrays whose values are places on an axis: numbers and dates."""
@@ -79,8 +79,8 @@ def _panels(
     figure: Figure, count: int, height: float, groups: np.ndarray, across: int = _ACROSS, width: float = 2.5
 ) -> list[Any]:
     """Panels side by side with one axis of groups, whose names are below the lowest panel of each column."""
-    across = min(across, count)
     down = math.ceil(count / across)
+    across = math.ceil(count / down)
     figure.set_size_inches(width * across, 0.5 + height * down)
     axes = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
     for number, panel in enumerate(axes):
@@ -123,9 +123,13 @@ def _over(
         panel.xaxis.set_major_locator(place)
         panel.xaxis.set_major_formatter(dates.ConciseDateFormatter(place))
     elif groups.dtype.kind in _ORDERED:
+        if len(groups) <= _FEW_TICKS:
+            panel.set_xticks(groups)
+            return
         whole = groups.dtype.kind in "iu"
-        locator = importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole)
-        panel.xaxis.set_major_locator(locator)
+        panel.xaxis.set_major_locator(
+            importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole)
+        )
 
 
 def _numbers(chosen: Sequence[int] | None, count: int) -> list[int]:
