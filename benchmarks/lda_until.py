@@ -1,7 +1,7 @@
 """CPU seconds until one state of "gibbs" predicts as well as one state of tomotopy after 15, 30 and 60 CPU seconds.
 
-Both have K = 100, α = 0.1, β = 0.05 and one thread. Our states are kept at times that grow by a tenth; the first that is
-as good counts, with the time at which it was taken. Run by `lda.py --until tomotopy`.
+Both have K = 100, α = 0.1, β = 0.05 and one thread. Our states are kept at times that grow by a tenth; the first that
+is as good counts, with the time at which it was taken. Run by `lda.py --until tomotopy`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def make(name: str, options: argparse.Namespace) -> lda_corpus.Split:
     """The corpus with this name."""
     kind, _, seed = name.partition("-")
     return (
-        lda_corpus.make(int(seed))
-        if kind == "synthetic"
-        else lda_wikipedia.make(0, options.data, name=name)
+        lda_corpus.make(int(seed)) if kind == "synthetic" else lda_wikipedia.make(0, options.data, name=name)
     )
 
 

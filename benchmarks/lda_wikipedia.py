@@ -30,7 +30,8 @@ def find(folder: Path | None = None, name: str = "wikipedia") -> Path:
         if (place / FILES[name]).is_file():
             return place / FILES[name]
     raise SystemExit(
-        f"there is no {FILES[name]} in {' or '.join(map(str, places))}: set SCIROCCO_DATA to the folder with the data sets."
+        f"there is no {FILES[name]} in {' or '.join(map(str, places))}: set SCIROCCO_DATA to the folder with the data "
+        "sets."
     )
 
 

@@ -30,6 +30,11 @@ _ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)
 Code = tuple[Any, Callable[..., Any]]
 
 
+def _vectorised(function: Callable[..., Code]) -> Any:
+    """A function for compiled code that writes LLVM's language."""
+    return intrinsic(function)
+
+
 def _all(build: Any, kind: Any, value: Any) -> Any:
     """A vector with the same value in all lanes."""
     nothing = ir.Constant(kind, ir.Undefined)
@@ -59,7 +64,7 @@ def _sum(build: Any, value: Any) -> Any:
     return build.extract_element(value, ir.Constant(_INT, 0))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_vectorised
 def _weigh(
     _context: Any, scale: Any, table: Any, start: Any, width: Any, beta: Any, weights: Any, lanes: Any
 ) -> Code:
@@ -98,7 +103,7 @@ def _weigh(
     return signature, write
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_vectorised
 def _find_lane(_context: Any, lanes: Any, lane: Any, less: Any, x: Any) -> Code:
     """The first lane whose partial sum is above x, and x less the sum before it; `less` is taken off one lane."""
     pair = types.Tuple((types.uint64, types.float64))
@@ -114,9 +119,7 @@ def _find_lane(_context: Any, lanes: Any, lane: Any, less: Any, x: Any) -> Code:
         )
         for shift in (1, 2, 4, 8):
             sums = build.fadd(sums, _shifted(build, sums, shift))
-        below = build.bitcast(
-            build.fcmp_ordered("<=", sums, _all(build, _DOUBLES, x)), ir.IntType(LANES)
-        )
+        below = build.bitcast(build.fcmp_ordered("<=", sums, _all(build, _DOUBLES, x)), ir.IntType(LANES))
         found = build.zext(build.ctpop(below), _INT)
         rest = build.fsub(x, build.extract_element(_shifted(build, sums, 1), found))
         return context.make_tuple(build, signature.return_type, [build.zext(found, _LONG), rest])
@@ -140,9 +143,9 @@ def _search(weights: np.ndarray, lane: uint64, x: float, last: uint64) -> uint64
         k += uint64(LANES)
     if topic <= last and weights[topic] > np.float32(0.0):
         return topic
-    for k in range(last + uint64(1)):  # x was rounded up to the very end: the last topic that is possible
-        if weights[last - uint64(k)] > np.float32(0.0):
-            return last - uint64(k)
+    for back in range(last + uint64(1)):  # x was rounded up to the very end: the last topic that is possible
+        if weights[last - uint64(back)] > np.float32(0.0):
+            return last - uint64(back)
     return last + uint64(1)
 
 
@@ -234,7 +237,9 @@ def dense_documents(
 
 
 @kept
-def count_topics(z: np.ndarray, begins: np.ndarray, documents: np.ndarray, first: int, end: int, counts: np.ndarray) -> None:
+def count_topics(
+    z: np.ndarray, begins: np.ndarray, documents: np.ndarray, first: int, end: int, counts: np.ndarray
+) -> None:
     """Set n_dk of the documents first..end-1 of a batch."""
     for d in range(first, end):
         counts[d, :] = 0

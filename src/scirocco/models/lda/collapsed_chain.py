@@ -127,12 +127,12 @@ class CollapsedChain:
         if self.guide is not None and self.guide.has_labels:
             rows, allowed = (*delivery.rows, delivery.documents), (self.guide.offsets, self.guide.topics)
             counted = (self.memory, self.begins, self._padded, self._totals)
-            kernels.labelled_documents(
-                rows, *counted, allowed, self.alpha, self.beta, settings.sweeps, words
-            )
+            kernels.labelled_documents(rows, *counted, allowed, self.alpha, self.beta, settings.sweeps, words)
             return
         groups, layout = self._arranged(delivery)
         alpha, priors = self._spread_alpha(), self.beta * groups.sizes
+        first: tuple[np.ndarray, ...]
+        last: tuple[Any, ...] = ()
         if self._width <= _MOST_DENSE:
             inside = np.empty((len(layout.documents), self._padded.shape[1]), np.int32)
             kernel, first = _dense().dense_documents, (inside, self._padded)
@@ -143,7 +143,6 @@ class CollapsedChain:
                 layout,
                 self.threads,
             )
-            last: tuple[Any, ...] = ()
         else:
             ageing = not grown or self._pass < _AGEING_PASSES
             kernel, first = kernels.collapsed_documents, (self.begins, layout.documents, self._padded)
@@ -169,8 +168,8 @@ class CollapsedChain:
         documents, begins = delivery.documents, self.begins
         num_tokens = int((begins[documents + 1] - begins[documents]).sum())
         num = num_groups(num_tokens, len(documents))
-        if 2 * self._totals.sum() < num_tokens:  # most tokens have no topic yet: S would be drawn from its prior
-            num = 1
+        if 2 * self._totals.sum() < num_tokens:
+            num = 1  # most tokens have no topic yet, and S would be drawn from its prior
         groups = self._groups
         if groups is None or groups.num != num:
             self._groups = groups = WordGroups(num, self._frequencies, self._padded)

@@ -54,10 +54,11 @@ class LDA(fits.Conventions, Incremental):
     beta
         Dirichlet concentration of words in topics.
     sampler
-        "auto" (default): "gibbs" with memory, "scir" without. "gibbs": collapsed Gibbs, in parallel threads and
-        exact (`scirocco.models.lda.word_groups`); needs the fewest passes and the least time per pass. "scir": with
-        memory, a Gibbs sampler that draws the topics; without memory, the stochastic CIR process. Without memory also: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
-        "sgld_cv" (expanded natural parametrisation).
+        "auto" (default): "gibbs" with memory, "scir" without. "gibbs": collapsed Gibbs, exact and in parallel threads
+        (`scirocco.models.lda.word_groups`); needs the fewest passes and the least time per pass. "scir": with memory, a
+        Gibbs sampler that draws the topics; without memory, the stochastic CIR process. Without memory also:
+        "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural", "sgld_cv" (expanded natural
+        parametrisation).
     memory
         "documents", "none", or "auto": documents with "gibbs" and "scir", none with the others and for streams.
     batch_size

@@ -25,7 +25,9 @@ MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2
 DEFAULT_BATCH = 500
 """Documents per batch of chains without memory, and of "scir"."""
-_BATCH_TOKENS = 1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
+_BATCH_TOKENS = (
+    1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
+)
 LOCALS = ("auto", "gibbs", "parallel", "cvb0")
 DEFAULT_STEP_SIZE = schedules.polynomial(1.0, 5.0, 0.4)
 """h, the step size of SCIR."""
