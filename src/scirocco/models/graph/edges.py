@@ -7,7 +7,7 @@ there are no weights; weights of the same pair are added. Weights are whole numb
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scirocco import _checks
 from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.files import read_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_WEIGHT = 2**31
@@ -131,43 +132,44 @@ def _raw(graph: Any) -> _Raw:
                 "a list of edges must have pairs (source, target), or triples (source, target, weight), got rows of "
                 f"lengths {', '.join('no list' if w < 0 else str(w) for w in sorted(widths))}."
             )
-        return _columns([as_numpy(list(column), "the edges") for column in zip(*graph, strict=True)])
+        return _columns([_listed(column) for column in zip(*graph, strict=True)])
+    if isinstance(graph, (Mapping, Set, Iterator)) or graph is None:
+        raise InvalidTypeError(
+            f"a network cannot be read from {'None' if graph is None else f'a {type(graph).__name__}'}: pass a list of "
+            "edges (source, target), an array, a table, a file, a SciPy sparse matrix, or a networkx or igraph graph."
+        )
     array = as_numpy(graph, "the edges")
     if array.ndim != 2 or array.shape[1] not in (2, 3):
         hint = " Pass an adjacency matrix as scipy.sparse.csr_array(matrix)." if array.ndim == 2 else ""
         raise InvalidValueError(
             f"edges must have the shape (edges, 2), or (edges, 3) with weights, got {array.shape}.{hint}"
         )
+    if array.shape in ((2, 2), (3, 3)) and _like_adjacency(array):
+        raise InvalidValueError(
+            f"an array of shape {array.shape} that is symmetric with a diagonal of zeros can be edges or an adjacency "
+            "matrix: pass scipy.sparse.csr_array(matrix), or a list of edges."
+        )
     return _columns([array[:, k] for k in range(array.shape[1])])
 
 
-def read_table(path: str | os.PathLike[str]) -> Any:
-    """A CSV, Parquet or Arrow file as a table, or the array of a .npy file; the first columns are the ends of edges."""
-    import pandas as pd
+def _like_adjacency(array: Array) -> bool:
+    return array.dtype.kind in "biuf" and bool(
+        np.array_equal(array, array.T) and not np.diagonal(array).any()
+    )
 
-    from scirocco._extras import require
 
-    place = _checks.path(path, "graph").expanduser()
-    if not place.exists():
-        raise InvalidValueError(f"there is no file {place}.")
-    if place.suffix == ".npy":
-        return np.load(place, allow_pickle=False)
-    if place.suffix in (".parquet", ".arrow", ".feather"):
-        require("pyarrow", f"reading {place.suffix} files")
-        return pd.read_parquet(place) if place.suffix == ".parquet" else pd.read_feather(place)
-    if place.suffix not in (".csv", ".tsv"):
-        raise InvalidValueError(f"{place} must be a .csv, .tsv, .parquet, .arrow, .feather or .npy file.")
-    try:
-        return pd.read_csv(place, sep="\t" if place.suffix == ".tsv" else ",")
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{place} cannot be read as CSV: {error}.") from error
+def _listed(column: Sequence[Any]) -> Array:
+    """A column of a list of edges; names of several types stay what they are."""
+    if len({str if isinstance(value, str) else float for value in column}) == 1:
+        return as_numpy(list(column), "the edges")
+    return np.array([*column, None], object)[:-1]
 
 
 def _columns(columns: list[Array]) -> _Raw:
     if len(columns) not in (2, 3):
         raise InvalidValueError(
             "a table of edges must have two columns, source and target, or a third one with weights, got "
-            f"{len(columns)}."
+            f"{len(columns)}. Choose them: table[['source', 'target']], on the command line --columns source,target."
         )
     return _Raw(columns[0], columns[1], columns[2] if len(columns) == 3 else None, None, False)
 
@@ -254,7 +256,8 @@ def _numbered(raw: _Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[A
         names = list(dict.fromkeys(both)) if known is None else [_plain(name, "the nodes") for name in known]
         place = {name: number for number, name in enumerate(names)}
         if len(place) < len(names):
-            raise InvalidValueError("`nodes` contains a name twice.")
+            twice = next(name for number, name in enumerate(names) if place[name] != number)
+            raise InvalidValueError(f"two nodes have the name {twice!r}: names must be different.")
         absent = next((name for name in both if name not in place), None)
         if absent is not None:
             raise InvalidValueError(f"node {absent!r} has an edge, but is not one of `nodes`.")
@@ -272,8 +275,10 @@ def _weights(weight: Array | None, count: int) -> Array | None:
         try:
             weight = weight.astype(np.float64)
         except (TypeError, ValueError) as error:
+            bad = next(value for value in weight.tolist() if not _is_number(value))
             raise InvalidTypeError(
-                f"weights of edges must be whole numbers, got dtype {weight.dtype}."
+                f"weights of edges (the third column) must be whole numbers, got {bad!r}. If it is not a "
+                "weight, pass the first two columns only."
             ) from error
     for bad, words in (
         (~np.isfinite(weight), "missing or infinite"),
@@ -288,6 +293,14 @@ def _weights(weight: Array | None, count: int) -> Array | None:
                 f"{words}; the first is {weight[first]} of edge {first}. Round or scale them, or drop the column."
             )
     return weight.astype(np.int64)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _simplified(
