@@ -54,15 +54,16 @@ class LDA(fits.Conventions, Incremental):
     beta
         Dirichlet concentration of words in topics.
     sampler
-        "auto" (default): "gibbs" with memory, "scir" without. "gibbs": collapsed Gibbs, one thread per chain, needs the
-        fewest passes and the least time per pass. "scir": with memory, a Gibbs sampler that draws the topics and
-        processes documents in parallel threads, for large corpora on many cores; without memory, the stochastic CIR
-        process. Without memory also: "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural",
-        "sgld_cv" (expanded natural parametrisation).
+        "auto" (default): "gibbs" with memory, "scir" without. "gibbs": collapsed Gibbs, exact and in parallel threads
+        (`scirocco.models.lda.word_groups`); needs the fewest passes and the least time per pass. "scir": with memory, a
+        Gibbs sampler that draws the topics; without memory, the stochastic CIR process. Without memory also:
+        "scir_cv", "sgrld", "sgrhmc", "sghmc", "sgld" (expanded mean), "sgld_natural", "sgld_cv" (expanded natural
+        parametrisation).
     memory
         "documents", "none", or "auto": documents with "gibbs" and "scir", none with the others and for streams.
     batch_size
-        Number of documents in a batch.
+        Number of documents in a batch, which is a step. None: 500; with "gibbs" all documents, or as many as have 10⁶
+        tokens.
     local
         The local step without memory: "gibbs" (compiled, CPU), "parallel" (JAX, for accelerators), "cvb0"
         (deterministic, biased, fast to start), or "auto": depends on the device.
@@ -141,7 +142,7 @@ class LDA(fits.Conventions, Incremental):
         beta: float = 0.05,
         sampler: str = "auto",
         memory: str = "auto",
-        batch_size: int = 500,
+        batch_size: int | None = None,
         local: str = "auto",
         sweeps: int | None = None,
         burn_in: int | None = None,
