@@ -4,7 +4,7 @@
     python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
     python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
     python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
-    python benchmarks/networks.py samplers --data graphs    # mixed memberships by SCIR-CV, SCIR and SGRLD, five seeds
+    python benchmarks/networks.py samplers --data graphs --epochs 500    # mixed memberships by SCIR-CV, SCIR and SGRLD
 
 steps     a step draws the blocks of 10,000 nodes; networks have ten edges per node. Goal: at most 1.3 times from 10⁴ to
           10⁶ edges.
@@ -13,16 +13,20 @@ large     two chains; time counts everything after the network is read. Goal: wi
 links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
           with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
           environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
+samplers  a fifth of the edges held out with as many pairs without one: the step size of each sampler, from the same
+          six, is chosen on one half, and scored on the other. Five seeds; all have the same number of passes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ import environments
 import numpy as np
 
 import scirocco as sc
+from scirocco.models.graph import mixed as chains
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
 from scirocco.models.graph.starts import Starts
@@ -254,34 +259,93 @@ def links(args: argparse.Namespace) -> None:
                 print(f"   {rival:20s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
-STEPS: dict[str, tuple[float | None, ...]] = {
-    "scir_cv": (0.1, 0.3, 1.0, 3.0),
-    "scir": (0.1, 0.3, 1.0, 3.0),
-    "sgrld": (0.01, 0.03, 0.1, 0.3),
+STEPS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+SAMPLERS: dict[str, tuple[float | None, ...]] = {
+    "scir_cv": STEPS,
+    "scir": STEPS,
+    "sgrld": STEPS,
     "gibbs": (None,),
 }
 
 
 def samplers(args: argparse.Namespace) -> None:
-    """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the best of several step sizes."""
-    warnings.simplefilter("ignore")
-    for name in (args.graphs or "ca-GrQc,ca-HepTh").split(","):
-        edges = np.load(Path(args.data) / f"{name}.npz")["edges"].astype(np.int64)
-        nodes, table = int(edges.max()) + 1, dict[str, list[float]]()
-        for seed in range(args.seeds):
-            pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes)
-            for sampler in ("scir_cv", "scir", "sgrld", "gibbs"):
-                best = []
-                for step in STEPS[sampler]:
-                    model = sc.models.MixedMembership(
-                        20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed
-                    )
-                    model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
-                    best.append(model.perplexity(pairs, counts))
-                table.setdefault(sampler, []).append(min(best))
-                print(f"   {name} seed {seed} {sampler:8s} {np.round(best, 3)}", flush=True)
-        means = ", ".join(f"{s} {np.mean(v):.3f} (sd {np.std(v):.3f})" for s, v in table.items())
-        print(f"{name}: perplexity {means}", flush=True)
+    """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the step of each chosen on other pairs."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    names = (args.graphs or "ca-GrQc,ca-HepTh").split(",")
+    tasks = [
+        (args.data, name, kind, start, seed, sampler, step, args.epochs)
+        for name in names
+        for kind in args.kinds.split(",")
+        for start in args.starts.split(",")
+        for seed in range(args.seeds)
+        for sampler, steps in SAMPLERS.items()
+        for step in steps
+    ]
+    _perplexities((*tasks[0][:-1], 2))  # compiles
+    found = dict[Any, list[tuple[float, ...]]]()
+    with ProcessPoolExecutor(args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)) as pool:
+        for task, result in zip(tasks, pool.map(_perplexities, tasks), strict=True):
+            found.setdefault((*task[1:4], task[5]), []).append((task[4], task[6] or 0.0, *result))
+    for (name, kind, start, sampler), rows in found.items():
+        table = np.array(rows)
+        every = np.unique(table[:, 1])
+        best = np.array([min(table[table[:, 0] == seed], key=lambda row: row[2]) for seed in range(args.seeds)])
+        shown = " ".join(f"{step:g}: {table[table[:, 1] == step, 3].mean():.3f}" for step in every)
+        print(
+            f"{name} {kind} from {start:8s} {sampler:8s} perplexity {best[:, 3].mean():.3f} (sd {best[:, 3].std():.3f}), "
+            f"AUC {best[:, 4].mean():.4f}, loss per pair of the network {best[:, 5].mean():.6f}, chosen steps "
+            f"{best[:, 1].tolist()}, {best[:, 6].mean():.0f} CPU s; means by step {shown}",
+            flush=True,
+        )
+
+
+def _perplexities(task: tuple[Any, ...]) -> tuple[float, ...]:
+    """Perplexity of validation pairs; perplexity, AUC and loss of test pairs; CPU seconds.
+
+    The loss weights pairs with and without an edge by their frequency in the network, the perplexity weights them
+    equally.
+    """
+    folder, name, kind, start, seed, sampler, step, epochs = task
+    edges = np.load(Path(folder) / f"{name}.npz")["edges"].astype(np.int64)
+    nodes = int(edges.max()) + 1
+    edges = np.unique(np.sort(edges[edges[:, 0] != edges[:, 1]], axis=1), axis=0)
+    pairs, counts = sc.models.held_out_links(edges, 0.2, seed=seed, nodes=nodes)
+    half = np.random.default_rng(seed).permutation(len(pairs)) % 2 == 0
+    pairs, counts = np.array(pairs), np.minimum(counts, 1)
+    begin = time.process_time()
+    model = sc.models.MixedMembership(
+        20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed, **KINDS_OF_MIXED[kind]
+    )
+    with _starting(start):
+        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    seconds = time.process_time() - begin
+    logs, linked = model.log_predictive(pairs[~half], counts[~half]), counts[~half] > 0
+    density = 2 * len(edges) / nodes / (nodes - 1)
+    loss = -density * logs[linked].mean() - (1 - density) * logs[~linked].mean()
+    return (
+        model.perplexity(pairs[half], counts[half]),
+        float(np.exp(-logs.mean())),
+        model.auc(pairs[~half], counts[~half]),
+        float(loss),
+        seconds,
+    )
+
+
+KINDS_OF_MIXED: dict[str, dict[str, Any]] = {"poisson": {}}
+
+
+@contextlib.contextmanager
+def _starting(start: str) -> Iterator[None]:
+    """Chains start from random communities ("random"), or where they start by default ("clusters")."""
+    known = chains.clusters
+    if start == "random":
+        chains.clusters = lambda rows, num, rng: rng.integers(0, num, len(rows))
+    try:
+        yield
+    finally:
+        chains.clusters = known
 
 
 def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:
@@ -325,6 +389,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default="graphs")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--starts", default="clusters,random", help="where chains of `samplers` start")
+    parser.add_argument("--kinds", default="poisson", help="models of `samplers`")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--graphs", help="some of the networks: ca-GrQc,ca-HepTh")
     parser.add_argument("--alone", action="store_true", help="links without other packages")
     args = parser.parse_args()
