@@ -34,7 +34,7 @@ import environments
 import numpy as np
 
 import scirocco as sc
-from scirocco.models.graph import mixed as chains
+from scirocco.models.graph import mixed_chains, mmsb
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
 from scirocco.models.graph.starts import Starts
@@ -333,19 +333,24 @@ def _perplexities(task: tuple[Any, ...]) -> tuple[float, ...]:
     )
 
 
-KINDS_OF_MIXED: dict[str, dict[str, Any]] = {"poisson": {}}
+KINDS_OF_MIXED: dict[str, dict[str, Any]] = {
+    "poisson": {},
+    "general": {"kind": "general"},
+    "bernoulli": {"degree_corrected": False},
+    "general-bernoulli": {"degree_corrected": False, "kind": "general"},
+}
 
 
 @contextlib.contextmanager
 def _starting(start: str) -> Iterator[None]:
     """Chains start from random communities ("random"), or where they start by default ("clusters")."""
-    known = chains.clusters
+    known = mixed_chains.clusters
     if start == "random":
-        chains.clusters = lambda rows, num, rng: rng.integers(0, num, len(rows))
+        mixed_chains.clusters = mmsb.clusters = lambda rows, num, rng: rng.integers(0, num, len(rows))
     try:
         yield
     finally:
-        chains.clusters = known
+        mixed_chains.clusters = mmsb.clusters = known
 
 
 def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:

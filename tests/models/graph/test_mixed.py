@@ -15,7 +15,8 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network
-from scirocco.models.graph.mixed import LangevinChain, Method, MixedChain, _units, in_one_order
+from scirocco.models.graph.memberships import in_one_order
+from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
 EDGES = [(0, 1, 2), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
@@ -26,7 +27,7 @@ quiet = pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 
 def chain_of(graph, seed):
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
-    return MixedChain(net, _units(net), K, SHAPE, SCALE, 3, seed, 0)
+    return MixedChain(net, units(net), Form(K, SHAPE, SCALE), 3, seed, 0)
 
 
 def features(weights):
@@ -84,7 +85,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
         edges = edges._replace(source=i[kept], target=j[kept], weight=edges.weight[kept])
         state = chain.state()
         net = network(edges, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
-        chain.net, chain.units = net, _units(net)
+        chain.net, chain.units = net, units(net)
         state["colours"] = np.repeat(np.tile(np.arange(K), kept.sum()), colours[kept].ravel())
         chain.restore(state)
         chain.advance(1)
@@ -102,17 +103,19 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
     step, start = 0.4, np.array([[3.0, 0.5], [2.0, 0.4], [1.5, 0.6], [1.0, 0.8]])
-    chain = LangevinChain(net, _units(net), K, 20.0, SCALE, N, seed, 0, method=Method(sampler, step, 1))
+    chain = LangevinChain(net, units(net), Form(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1))
     if sampler == "scir_cv":
-        chain._refer(start[:, ::-1].copy())
+        chain.reference = start[:, ::-1].copy()
+        chain._refer()
     found = np.empty((4_000, K))
     for number in range(len(found)):
-        chain.weights, chain.sums, chain.number = start.copy(), start.sum(axis=0), 20 * number + 1
+        chain.weights, chain.number = start.copy(), 20 * number + 1
+        chain._tabulate()
         chain._update(np.array([0]))
         found[number] = chain.weights[0]
     counts = np.zeros(K)
-    for j, units in ((1, 2), (2, 1), (3, 4)):
-        counts += units * start[0] * start[j] / (start[0] @ start[j])
+    for j, times in ((1, 2), (2, 1), (3, 4)):
+        counts += times * start[0] * start[j] / (start[0] @ start[j])
     rate = chain.rate + start[1:].sum(axis=0)
     expected = start[0] * np.exp(-step) + (20.0 + counts) / rate * -np.expm1(-step)
     assert np.abs(z_scores(found, expected)).max() < 5
