@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
 
+from scirocco.diffusions.host import _random
 from scirocco.models.graph import _mmsb
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network
-from scirocco.models.graph.mixed_chains import Form, MixedChain, units
-from scirocco.models.graph.mmsb import RoleChain, RoleLangevinChain, Roles, _tables
-from scirocco.models.graph.mixed_chains import LangevinChain, Method
+from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
+from scirocco.models.graph.mmsb import RoleChain, RoleLangevinChain, Roles
 
 N, K, BATCHES = 5, 2, 40
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 0), (3, 4)]
@@ -140,30 +140,63 @@ def test_counts_of_roles_from_edges_and_pairs_without_one_are_unbiased(sampler, 
     top = chain.matrix.max()
     linked = set(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
     for i in range(N):
-        expected = np.zeros(3)
+        expected, choices = np.zeros(3), {}
         for a, b in observed(directed).tolist():
-            if i not in (a, b) or (directed and False):
+            if i not in (a, b):
                 continue
-            j = b if a == i else a
+            j, is_linked, sends = (b if a == i else a), (a, b) in linked, a == i or not directed
             t = (chain.matrix if a == i else chain.matrix.T) @ chain.pi[j]
             p = chain.pi[i] @ t
-            expected += chain.pi[i] * (t / p if (a, b) in linked else (top - t) / (1 - p))
-        found = estimates(chain, i, 4_000, seed)
-        assert np.abs(z_scores(found, expected)).max() < 5
+            expected += chain.pi[i] * (t / p if is_linked else (top - t) / (1 - p))
+            choices[sends, is_linked] = choices.get((sends, is_linked), 0) + 1
+        found = np.unique(estimates(chain, i, 1_000, seed).round(9), axis=0)
+        assert len(found) == np.prod(list(choices.values()))
+        np.testing.assert_allclose(found.mean(axis=0), expected, rtol=1e-6, atol=1e-8)
 
 
 def estimates(chain, i, count, seed):
+    """Estimates from one edge and one pair without an edge of node i, in each direction."""
     net, found = chain.net, np.empty((count, 3))
     old = chain.reference_matrix
     tops = (chain.matrix.max(), old.max() if old.size else 0.0)
-    out, marks = np.empty(3), np.zeros(N, np.int64)
-    s0, s1 = np.uint64(seed + 1), np.uint64(977)
-    nothing = np.empty((0, 0))
+    out, marks, nothing = np.empty(3), np.zeros(N, np.int64), np.empty((0, 0))
+    s0, s1 = _random.stream(np.uint64(seed), np.uint64(977), np.uint64(i))
     for number in range(count):
         s0, s1 = _mmsb.estimate(
-            i, net.leaving, net.entering, chain._unseen, chain._state, chain._referred, chain.totals, tops, 1, 1, out,
-            nothing, nothing, marks, s0, s1,
+            i, net.leaving, net.entering, chain._unseen, chain._state, chain._referred, chain.totals, False, tops, 1,
+            1, out, nothing, nothing, marks, np.uint64(s0), np.uint64(s1),
         )  # fmt: skip
-        s0, s1 = np.uint64(s0), np.uint64(s1)
         found[number] = out
     return found
+
+
+def test_block_matrices_move_with_unbiased_counts(seed):
+    """Estimated units of edges by the communities of both ends, and weights of a node of a directed network."""
+    _, net = net_of(True, True)
+    chain = LangevinChain(net, units(net), GENERAL._replace(shape=20.0), N, seed, 0, method=Method("scir_cv", 0.4, 1))
+    rng = np.random.default_rng([seed, 3])
+    start, chain.matrix, chain.receive = rng.gamma(2.0, size=(N, K)), rng.gamma(2.0, size=(K, K)), rng.gamma(9.0, size=N)
+    chain.reference, chain.reference_matrix = rng.gamma(2.0, size=(N, K)), rng.gamma(2.0, size=(K, K))
+    chain._refer()
+    receive, found = chain.receive.copy(), np.empty((4_000, K + K * K))
+    for number in range(len(found)):
+        chain.weights, chain.receive, chain.number = start.copy(), receive.copy(), 20 * number + 1
+        chain._tabulate()
+        chain._update(np.array([3]))
+        pairs = chain.pairs + chain.total_pairs
+        found[number] = [*chain.weights[3], *pairs.ravel()]
+    counts, pairs = np.zeros(K), np.zeros((K, K))
+    for i, j in EDGES:
+        for now, sign in (((start, chain.matrix), 1), ((chain.reference, chain.reference_matrix), 0)):
+            weights, matrix = now
+            both = weights[i][:, None] * matrix * weights[j]
+            both /= both.sum()
+            if sign and 3 in (i, j):
+                counts += both.sum(axis=1 if i == 3 else 0)
+            if (i == 3) == bool(sign):  # the reference for all other nodes
+                pairs += both
+    others = np.arange(N) != 3
+    out = start @ chain.matrix.T * receive[:, None]
+    rate = 1.0 + out[others].sum(axis=0) + receive[3] * ((start @ chain.matrix)[others & (np.arange(N) != 1)].sum(axis=0))
+    expected = start[3] * np.exp(-0.4) + (20.0 + counts) / rate * -np.expm1(-0.4)
+    assert np.abs(z_scores(found, [*expected, *pairs.ravel()])).max() < 5

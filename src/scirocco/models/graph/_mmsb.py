@@ -193,16 +193,30 @@ def roles(
 
 @called
 def _at_edge(
-    sign: float, i: int, j: int, pi: np.ndarray, table: np.ndarray, matrix: np.ndarray, top: float,
+    sign: float, i: int, j: int, pi: np.ndarray, table: np.ndarray, matrix: np.ndarray, inside: bool, top: float,
     out: np.ndarray, linked: np.ndarray, exposed: np.ndarray,
 ) -> None:  # fmt: skip
-    """Add what an edge has in place of a pair without one, to first order: to roles of i, and to those of both ends."""
+    """Add what an edge has in place of a pair without one, to first order: to roles of i, and to those of both ends.
+
+    If all different communities share one probability, their sum is added to one entry.
+    """
     num, p = pi.shape[1], 0.0
     for k in range(num):
         p += pi[i, k] * table[j, k]
     for k in range(num):
         out[k] += sign * pi[i, k] * (table[j, k] / p - (top - table[j, k]))
-    if linked.size:
+    if linked.size and inside:
+        links, rest = sign, sign
+        for k in range(num):
+            both = sign * pi[i, k] * pi[j, k]
+            linked[k, k] += both * matrix[k, k] / p
+            exposed[k, k] -= both
+            links -= both * matrix[k, k] / p
+            rest -= both
+        if num > 1:
+            linked[0, 1] += links
+            exposed[0, 1] -= rest
+    elif linked.size:
         for k in range(num):
             for n in range(num):
                 both = sign * pi[i, k] * pi[j, n]
@@ -212,7 +226,7 @@ def _at_edge(
 
 @called
 def _apart(
-    scale: float, i: int, j: int, pi: np.ndarray, table: np.ndarray, top: float, out: np.ndarray,
+    scale: float, i: int, j: int, pi: np.ndarray, table: np.ndarray, inside: bool, top: float, out: np.ndarray,
     often: float, exposed: np.ndarray,
 ) -> None:  # fmt: skip
     """Add what a pair without an edge has beyond first order."""
@@ -222,20 +236,28 @@ def _apart(
     p /= 1.0 - p
     for k in range(num):
         out[k] += scale * pi[i, k] * (top - table[j, k]) * p
-    if often > 0.0:
+    often *= scale * p
+    if often > 0.0 and inside:
+        rest = often
+        for k in range(num):
+            exposed[k, k] += often * pi[i, k] * pi[j, k]
+            rest -= often * pi[i, k] * pi[j, k]
+        if num > 1:
+            exposed[0, 1] += rest
+    elif often > 0.0:
         for k in range(num):
             for n in range(num):
-                exposed[k, n] += often * scale * pi[i, k] * pi[j, n] * p
+                exposed[k, n] += often * pi[i, k] * pi[j, n]
 
 
 @kept
-def count_edges(rows: Rows, state: State, side: int, top: float, out: np.ndarray, linked: np.ndarray, exposed: np.ndarray) -> None:  # fmt: skip
+def count_edges(rows: Rows, state: State, inside: bool, side: int, top: float, out: np.ndarray, linked: np.ndarray, exposed: np.ndarray) -> None:  # fmt: skip
     """`_at_edge` of all edges."""
     pi, to, fro, _, _, matrix = state
     pointers, ends, _ = rows
     for i in range(pi.shape[0]):
         for e in range(pointers[i], pointers[i + 1]):
-            _at_edge(1.0, i, ends[e], pi, to if side == 0 else fro, matrix, top, out[i], linked, exposed)
+            _at_edge(1.0, i, ends[e], pi, to if side == 0 else fro, matrix, inside, top, out[i], linked, exposed)
 
 
 @kept
@@ -247,6 +269,7 @@ def estimate(
     state: State,
     reference: State,
     totals: np.ndarray,
+    inside: bool,
     tops: tuple[float, float],
     most: int,
     num_pairs: int,
@@ -297,17 +320,17 @@ def estimate(
             if size > most:
                 s0, s1, u = uniform(s0, s1)
                 e = pointers[i] + np.int64(u * size)
-            _at_edge(size / used, i, ends[e], pi, table, matrix, top, out, counted, exposed)
+            _at_edge(size / used, i, ends[e], pi, table, matrix, inside, top, out, counted, exposed)
             if controlled:
-                _at_edge(-size / used, i, ends[e], old_pi, old_table, old_matrix, old_top, out, counted, exposed)
+                _at_edge(-size / used, i, ends[e], old_pi, old_table, old_matrix, inside, old_top, out, counted, exposed)
         if marked < total:
             for n in range(num_pairs):
                 j = i
                 while marks[j] == 2 * i + side + 1:
                     s0, s1, u = uniform(s0, s1)
                     j = np.int64(u * total)
-                often = float(num_pairs) if n == 0 and side == 0 else 0.0
-                _apart((total - marked) / num_pairs, i, j, pi, table, top, out, often, exposed)
+                often = float(num_pairs) if n == 0 and side == 0 and linked.size > 0 else 0.0
+                _apart((total - marked) / num_pairs, i, j, pi, table, inside, top, out, often, exposed)
     return s0, s1
 
 
@@ -344,7 +367,7 @@ def move(
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     for i in nodes:
         s0, s1 = estimate(
-            i, leaving, entering, unseen, state, reference, totals, tops, most, num_pairs, out, linked, exposed,
+            i, leaving, entering, unseen, state, reference, totals, inside, tops, most, num_pairs, out, linked, exposed,
             marks, s0, s1,
         )  # fmt: skip
         mass = 0.0

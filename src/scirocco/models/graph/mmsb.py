@@ -281,7 +281,8 @@ class RoleLangevinChain(RoleChain):
         if found is None:
             num = self.form.num
             found = np.zeros((num, num)), np.zeros((num, num))
-            kernels().count_edges(net.leaving, self._state, 0, self.matrix.max(), np.zeros_like(pi), *found)
+            inside, top = not self.form.general, self.matrix.max()
+            kernels().count_edges(net.leaving, self._state, inside, 0, top, np.zeros_like(pi), *found)
         linked, exposed = found
         unseen = pi[net.first].T @ pi[net.second]
         if not net.directed:
@@ -290,7 +291,9 @@ class RoleLangevinChain(RoleChain):
         pairs = np.outer(total, total) - pi.T @ pi - unseen + exposed
         if not net.directed:
             linked, pairs = (linked + linked.T) / 2, (pairs + pairs.T) / 2
-        return self._shapes(np.maximum(linked, 0.0), np.maximum((1.0 - self.matrix) * pairs, 0.0))
+        ones, zeros = self._shapes(linked, (1.0 - self.matrix) * pairs)
+        least = 1e-3 * self.form.edges  # an estimate may be too small
+        return np.maximum(ones, least), np.maximum(zeros, least)
 
     def _refer(self) -> None:
         """What follows from the reference of the control variates."""
@@ -305,10 +308,10 @@ class RoleLangevinChain(RoleChain):
         self.total_linked, self.total_exposed = np.zeros((num, num)), np.zeros((num, num))
         if len(reference):
             count, nobody = kernels().count_edges, np.empty((0, 0))
-            top, state = matrix.max(), self._referred
-            count(self.net.leaving, state, 0, top, self.totals, self.total_linked, self.total_exposed)
+            inside, top, state = not self.form.general, matrix.max(), self._referred
+            count(self.net.leaving, state, inside, 0, top, self.totals, self.total_linked, self.total_exposed)
             if self.net.directed:
-                count(self.net.entering, state, 1, top, self.totals, nobody, nobody)
+                count(self.net.entering, state, inside, 1, top, self.totals, nobody, nobody)
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
