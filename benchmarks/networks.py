@@ -4,6 +4,7 @@
     python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
     python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
     python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
+    python benchmarks/networks.py kinds --data graphs       # hidden links by all kinds of mixed memberships
     python benchmarks/networks.py samplers --data graphs --epochs 500    # mixed memberships by SCIR-CV, SCIR and SGRLD
 
 steps     a step draws the blocks of 10,000 nodes; networks have ten edges per node. Goal: at most 1.3 times from 10⁴ to
@@ -259,15 +260,6 @@ def links(args: argparse.Namespace) -> None:
                 print(f"   {rival:20s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
-STEPS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-SAMPLERS: dict[str, tuple[float | None, ...]] = {
-    "scir_cv": STEPS,
-    "scir": STEPS,
-    "sgrld": STEPS,
-    "gibbs": (None,),
-}
-
-
 def samplers(args: argparse.Namespace) -> None:
     """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the step of each chosen on other pairs."""
     from concurrent.futures import ProcessPoolExecutor
@@ -280,8 +272,8 @@ def samplers(args: argparse.Namespace) -> None:
         for kind in args.kinds.split(",")
         for start in args.starts.split(",")
         for seed in range(args.seeds)
-        for sampler, steps in SAMPLERS.items()
-        for step in steps
+        for sampler in args.samplers.split(",")
+        for step in ([None] if sampler == "gibbs" else [float(one) for one in args.steps.split(",")])
     ]
     _perplexities((*tasks[0][:-1], 2))  # compiles
     found = dict[Any, list[tuple[float, ...]]]()
@@ -341,6 +333,48 @@ KINDS_OF_MIXED: dict[str, dict[str, Any]] = {
 }
 
 
+def kinds(args: argparse.Namespace) -> None:
+    """AUC and perplexity of hidden links, a tenth of the edges, by kinds of mixed memberships."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    names = (args.graphs or "netscience,email-Eu-core,ca-GrQc,ca-HepTh,ca-HepPh").split(",")
+    tasks = [
+        (args.data, name, kind, seed, args.epochs)
+        for seed in range(args.seeds)
+        for name in names
+        for kind in args.kinds.split(",")
+    ]
+    found = dict[Any, list[tuple[float, ...]]]()
+    with ProcessPoolExecutor(args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)) as pool:
+        for task, result in zip(tasks, pool.map(_kind, tasks), strict=True):
+            found.setdefault(task[1:3], []).append(result)
+            print("  ", *task[1:4], *(f"{value:.4f}" for value in result), flush=True)
+    for (name, kind), rows in found.items():
+        auc, perplexity, seconds = np.mean(rows, axis=0)
+        print(
+            f"{name:14s} {kind:20s} AUC {auc:.4f} (sd {np.std(rows, axis=0)[0]:.4f}), perplexity {perplexity:.3f}, "
+            f"{seconds:.0f} CPU s"
+        )
+
+
+def _kind(task: tuple[Any, ...]) -> tuple[float, ...]:
+    folder, name, kind, seed, epochs = task
+    edges = np.load(Path(folder) / f"{name}.npz")["edges"].astype(np.int64)
+    nodes, directed = int(edges.max()) + 1, kind.endswith("directed")
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    edges = np.unique(edges if directed else np.sort(edges, axis=1), axis=0)
+    pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes, directed=directed)
+    num = 42 if name == "email-Eu-core" else 50
+    begin = time.process_time()
+    options = KINDS_OF_MIXED[kind.removesuffix("-directed")]
+    model = sc.models.MixedMembership(
+        num, num_chains=1, num_samples=50, seed=seed, directed=directed, **options
+    )
+    model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    return model.auc(pairs, counts), model.perplexity(pairs, counts), time.process_time() - begin
+
+
 @contextlib.contextmanager
 def _starting(start: str) -> Iterator[None]:
     """Chains start from random communities ("random"), or where they start by default ("clusters")."""
@@ -384,7 +418,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "samplers"))
+    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "kinds", "samplers"))
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)
@@ -396,6 +430,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--starts", default="clusters,random", help="where chains of `samplers` start")
     parser.add_argument("--kinds", default="poisson", help="models of `samplers`")
+    parser.add_argument("--samplers", default="scir_cv,scir,sgrld,gibbs", help="samplers of `samplers`")
+    parser.add_argument("--steps", default="0.003,0.01,0.03,0.1,0.3,1", help="step sizes of `samplers`")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--graphs", help="some of the networks: ca-GrQc,ca-HepTh")
     parser.add_argument("--alone", action="store_true", help="links without other packages")
