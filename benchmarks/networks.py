@@ -278,7 +278,9 @@ def samplers(args: argparse.Namespace) -> None:
     ]
     _perplexities((*tasks[0][:-1], 2))  # compiles
     found = dict[Any, list[tuple[float, ...]]]()
-    with ProcessPoolExecutor(args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)) as pool:
+    with ProcessPoolExecutor(
+        args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)
+    ) as pool:
         for task, result in zip(tasks, pool.map(_perplexities, tasks), strict=True):
             found.setdefault((*task[1:4], task[5]), []).append((task[4], task[6] or 0.0, *result))
     for (name, kind, start, sampler), rows in found.items():
@@ -296,7 +298,8 @@ def samplers(args: argparse.Namespace) -> None:
         for step in np.unique(table[:, 1]):
             perplexity, auc, second, seconds = table[table[:, 1] == step, 4:].mean(axis=0)
             print(
-                f"   step {step:<6g} perplexity {perplexity:.3f}, second {second:.4f}, AUC {auc:.4f}, {seconds:.1f} CPU s"
+                f"   step {step:<6g} perplexity {perplexity:.3f}, second {second:.4f}, AUC {auc:.4f}, "
+                f"{seconds:.1f} CPU s"
             )
 
 
@@ -353,7 +356,9 @@ def kinds(args: argparse.Namespace) -> None:
         for kind in args.kinds.split(",")
     ]
     found = dict[Any, list[tuple[float, ...]]]()
-    with ProcessPoolExecutor(args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)) as pool:
+    with ProcessPoolExecutor(
+        args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)
+    ) as pool:
         for task, result in zip(tasks, pool.map(_kind, tasks), strict=True):
             found.setdefault(task[1:3], []).append(result)
             print("  ", *task[1:4], *(f"{value:.4f}" for value in result), flush=True)

@@ -175,12 +175,60 @@ def test_communities_are_found_stored_resumed_and_reported(tmp_path):
 
 
 @quiet
+@pytest.mark.compile
+def test_folders_and_streams_are_the_same_network_and_networks_grow(tmp_path):
+    weight = 1 + np.arange(len(GRAPH)) % 2
+    table = {"source": GRAPH[:, 0], "target": GRAPH[:, 1], "weight": weight}
+    sc.data.write(tmp_path / "edges", table)
+    triples = np.column_stack([GRAPH, weight])
+    how = {"num_epochs": 20, "progress": False, "nodes": 30}
+    draws = [
+        sc.models.MixedMembership(2, num_chains=1, seed=1).fit(graph, **how).draws_["weights"]
+        for graph in (triples, tmp_path / "edges", iter([triples[:50], [], triples[50:]]))
+    ]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_array_equal(draws[0], draws[2])
+    names = [[f"n{end}" for end in pair] for pair in GRAPH.tolist()]
+    early = [pair for pair, ends in zip(names, GRAPH, strict=True) if ends.max() < 28]
+    late = [pair for pair, ends in zip(names, GRAPH, strict=True) if ends.max() >= 28]
+    for options in ({}, {"degree_corrected": False, "kind": "general", "sampler": "scir_cv"}):
+        model = sc.models.MixedMembership(2, num_chains=2, num_samples=20, seed=1, **options)
+        model.fit(early, held_out=[("n0", "n20")], num_epochs=100, progress=False)
+        before = model.memberships_[:28]
+        assert model.partial_fit(late).partial_fit([]) is model
+        assert set(model.node_names_) == {f"n{i}" for i in range(30)}
+        truth = TRUTH[[int(name[1:]) for name in model.node_names_]]
+        right = (model.labels_ == truth).mean()
+        assert max(right, 1 - right) > 0.9
+        assert np.abs(model.memberships_[:28] - before).mean() < 0.3  # communities keep their numbers
+        assert len(model._network[1]) == 1 and model.predict_proba([("n0", "n29")]).shape == (1,)
+    with pytest.raises(InvalidValueError, match="negative"):
+        model.partial_fit([("n0", "n1", -1)])
+    model.save(tmp_path / "saved")
+    with pytest.raises(InvalidValueError, match="edges are not saved"):
+        sc.models.load(tmp_path / "saved").partial_fit(late)
+    sc.data.write(tmp_path / "other", {"from": GRAPH[:, 0], "to": GRAPH[:, 1]})
+    for graph, words in (
+        (tmp_path / "other", "columns source and target"),
+        (iter([]), "no edges"),
+        (iter([GRAPH, triples]), "some batches"),
+    ):
+        with pytest.raises(InvalidValueError, match=words):
+            model.fit(graph, progress=False)
+
+
+@quiet
 @pytest.mark.unit
 def test_bad_settings_are_refused_and_labels_do_not_matter():
     for options, words in (
         ({"num_communities": 31}, "at most"),
         ({"concentration": 0.0}, "concentration"),
         ({"step_size": 0.1}, "has no `step_size`"),
+        ({"kind": "other"}, "kind"),
+        ({"prior": {"edges": 1.0}}, "no block matrix"),
+        ({"likelihood": "bernoulli"}, "degree_corrected=False"),
+        ({"sampler": "scir", "num_pairs": 3}, "remove `num_pairs`"),
+        ({"degree_corrected": False, "prior": {"edges": 2.0, "pairs": 1.0}}, "more pairs than edges"),
     ):
         with pytest.raises(InvalidValueError, match=words):
             sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(

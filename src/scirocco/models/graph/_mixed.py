@@ -18,9 +18,7 @@ from scirocco.diffusions.host._variates import factors, gamma, transition
 kept = cached_for(__file__)
 Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """First and second node of pairs that were not observed, their numbers by node, pointers to them."""
-State = tuple[
-    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray
-]
+State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Weights (N, K), `to`, `fro`, the sums of these two over nodes, the block matrix, ρ; empty where a model has none."""
 
 
@@ -36,7 +34,9 @@ def pick(u: float, edges: np.ndarray) -> int:
 
 
 @called
-def _expose(i: int, unseen: Unseen, state: State, less: np.ndarray, into: np.ndarray, out: np.ndarray) -> None:
+def _expose(
+    i: int, unseen: Unseen, state: State, less: np.ndarray, into: np.ndarray, out: np.ndarray
+) -> None:
     """Sums of `to` and `fro` over the other nodes of the pairs of a node: `out` of both, `into` of `fro` alone."""
     first, second, numbers, by = unseen
     _, to, fro, sums_to, sums_fro, _, receive = state
@@ -171,7 +171,14 @@ def log_likelihood(
 
 @called
 def _expect(
-    sign: float, i: int, j: int, weights: np.ndarray, to: np.ndarray, matrix: np.ndarray, out: np.ndarray, pairs: np.ndarray
+    sign: float,
+    i: int,
+    j: int,
+    weights: np.ndarray,
+    to: np.ndarray,
+    matrix: np.ndarray,
+    out: np.ndarray,
+    pairs: np.ndarray,
 ) -> None:
     """Add the probabilities of the communities of an edge at node i, and of those at both of its ends."""
     total = 0.0

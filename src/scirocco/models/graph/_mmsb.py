@@ -117,7 +117,7 @@ def sweep(
                 gap = math.log(1.0 - u) / math.log1p(-top) if top < 1.0 else 0.0
                 if gap >= total:
                     break
-                j += 1 + np.int64(gap)
+                j += 1 + int(gap)
                 if j >= total:
                     break
                 if marks[j] == stamp:
@@ -251,13 +251,18 @@ def _apart(
 
 
 @kept
-def count_edges(rows: Rows, state: State, inside: bool, side: int, top: float, out: np.ndarray, linked: np.ndarray, exposed: np.ndarray) -> None:  # fmt: skip
+def count_edges(
+    rows: Rows, state: State, inside: bool, side: int, top: float, out: np.ndarray, linked: np.ndarray,
+    exposed: np.ndarray,
+) -> None:  # fmt: skip
     """`_at_edge` of all edges."""
     pi, to, fro, _, _, matrix = state
     pointers, ends, _ = rows
     for i in range(pi.shape[0]):
         for e in range(pointers[i], pointers[i + 1]):
-            _at_edge(1.0, i, ends[e], pi, to if side == 0 else fro, matrix, inside, top, out[i], linked, exposed)
+            _at_edge(
+                1.0, i, ends[e], pi, to if side == 0 else fro, matrix, inside, top, out[i], linked, exposed
+            )
 
 
 @kept
@@ -322,7 +327,19 @@ def estimate(
                 e = pointers[i] + np.int64(u * size)
             _at_edge(size / used, i, ends[e], pi, table, matrix, inside, top, out, counted, exposed)
             if controlled:
-                _at_edge(-size / used, i, ends[e], old_pi, old_table, old_matrix, inside, old_top, out, counted, exposed)
+                _at_edge(
+                    -size / used,
+                    i,
+                    ends[e],
+                    old_pi,
+                    old_table,
+                    old_matrix,
+                    inside,
+                    old_top,
+                    out,
+                    counted,
+                    exposed,
+                )
         if marked < total:
             for n in range(num_pairs):
                 j = i

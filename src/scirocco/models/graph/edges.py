@@ -36,6 +36,10 @@ class Graph(NamedTuple):
     has_weights: bool
     """Whether the user gave weights that are not all 1."""
 
+    def name(self, number: int) -> Any:
+        """The name of a node."""
+        return number if self.names is None else self.names[number]
+
     @property
     def num_pairs(self) -> float:
         """Number of pairs of different nodes."""

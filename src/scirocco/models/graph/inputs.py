@@ -53,7 +53,7 @@ class _Igraph(Protocol):
 GraphLike = (
     ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any] | Iterator[Any]
 )
-"""Edges (edges, 2) or (edges, 3) with weights, a table, a file, a folder, batches, a sparse matrix, networkx, igraph."""
+"""Edges (edges, 2), or (edges, 3) with weights, a table, file or folder, batches, a sparse matrix, networkx, igraph."""
 
 
 class Raw(NamedTuple):
@@ -104,7 +104,10 @@ def raw_edges(graph: Any) -> Raw:
 
 
 def read_table(path: str | os.PathLike[str]) -> Any:
-    """A CSV, Parquet or Arrow file, or a data folder, as a table, or an array; the first columns are the ends of edges."""
+    """A CSV, Parquet or Arrow file, or a data folder, as a table, or the array of a .npy file.
+
+    The first two columns are the ends of edges.
+    """
     import pandas as pd
 
     from scirocco._extras import require
@@ -151,9 +154,13 @@ def _batches(batches: Iterator[Any]) -> Raw:
     if not parts:
         raise InvalidValueError("the network is empty: the iterator has no edges.")
     if any(part.nodes is not None for part in parts):
-        raise InvalidValueError("an iterator must give batches of edges, (edges, 2) or (edges, 3) with weights.")
+        raise InvalidValueError(
+            "an iterator must give batches of edges, (edges, 2) or (edges, 3) with weights."
+        )
     if len({part.weight is None for part in parts}) > 1:
-        raise InvalidValueError("some batches of edges have weights, and others do not: give all of them weights.")
+        raise InvalidValueError(
+            "some batches of edges have weights, and others do not: give all of them weights."
+        )
     weight = None if parts[0].weight is None else np.concatenate([_wide(part.weight) for part in parts])
     ends = [np.concatenate([_wide(part[k]) for part in parts]) for k in (0, 1)]
     return Raw(ends[0], ends[1], weight, None, False)

@@ -118,10 +118,11 @@ class Memberships(LinkResults):
             yield rates if factors is None else rates * factors[number][j]
 
 
-def in_one_order(raw: dict[str, Array]) -> dict[str, Array]:
+def in_one_order(raw: dict[str, Array], former: Array | None = None) -> dict[str, Array]:
     """Draws (chain, draw, ...) with the communities of each in the same order, that with most edges first.
 
-    Communities are compared by the memberships of all nodes.
+    Communities are compared by the memberships of all nodes. With `former`, weights (chain, nodes, communities) of the
+    first nodes, the order is that of these.
     """
     shape = raw["shares"].shape[:2]
     weights = raw["weights"].reshape(-1, *raw["weights"].shape[2:])
@@ -135,7 +136,11 @@ def in_one_order(raw: dict[str, Array]) -> dict[str, Array]:
         if np.array_equal(before, order):
             break
         reference = np.mean([one[:, place] for one, place in zip(pi, order, strict=True)], axis=0)
-    ranked = np.argsort(-np.take_along_axis(shares, order, axis=1).mean(axis=0), kind="stable")
+    if former is None:
+        ranked = np.argsort(-np.take_along_axis(shares, order, axis=1).mean(axis=0), kind="stable")
+    else:
+        old = (former / former.sum(axis=-1, keepdims=True)).mean(axis=0)
+        ranked = linear_sum_assignment(-(old.T @ reference[: len(old)]))[1]
     order = order[:, ranked]
     found = {
         "weights": np.stack([one[:, place] for one, place in zip(weights, order, strict=True)]),

@@ -12,9 +12,10 @@ import numpy as np
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import fits
-from scirocco.models.graph.base import Chains, GraphModel
+from scirocco.models.graph.base import Chains
 from scirocco.models.graph.edges import Array, Graph
 from scirocco.models.graph.gibbs import Network, Prior, network
+from scirocco.models.graph.growing import Growing
 from scirocco.models.graph.memberships import Memberships, in_one_order
 from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
 from scirocco.models.graph.mmsb import MOST_PAIRS, RoleChain, RoleLangevinChain, Roles
@@ -27,7 +28,7 @@ LIKELIHOODS = ("poisson", "bernoulli")
 _MOST_COMMUNITIES, _MOST_UNITS = 2_000, 2 * 10**8
 
 
-class MixedMembership(Memberships, GraphModel):
+class MixedMembership(Memberships, Growing):
     r"""Mixed memberships: each node belongs to several communities to some degree; posterior draws.
 
     The edges of a pair are :math:`A_{ij} ~ Poisson(\sum_k φ_{ik} φ_{jk})`, with :math:`φ_{ik} ~ Gamma(a, r)`: nodes
@@ -131,7 +132,12 @@ class MixedMembership(Memberships, GraphModel):
         self.num_communities, self.kind, self.degree_corrected = num_communities, kind, degree_corrected
         self.likelihood, self.directed, self.prior = likelihood, directed, prior
         self.concentration, self.batch_size = concentration, batch_size
-        self.sampler, self.step_size, self.num_edges, self.num_pairs = sampler, step_size, num_edges, num_pairs
+        self.sampler, self.step_size, self.num_edges, self.num_pairs = (
+            sampler,
+            step_size,
+            num_edges,
+            num_pairs,
+        )
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
@@ -148,10 +154,13 @@ class MixedMembership(Memberships, GraphModel):
         method = self._method(graph)
         form = self._form(graph) if corrected else self._roles(graph)
         given: tuple[Any, ...] = (net, units(net), form) if corrected else (net, form)
-        classes: tuple[Any, Any] = (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
-        make = functools.partial(classes[method is not None], *given, batch, seed)
+        classes: tuple[Any, Any] = (
+            (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
+        )
+        build = functools.partial(classes[method is not None], *given, batch)
         if method is not None:
-            make = functools.partial(make, method=method)
+            build = functools.partial(build, method=method)
+        self._network, make = (graph, unseen), self._continued(build, seed)
         known = self._known(form, batch, method)
         return Chains(known, self._spec(net, form.general), make, self._words(graph, method), corrected)
 
@@ -231,8 +240,8 @@ class MixedMembership(Memberships, GraphModel):
         if sampler == "gibbs":
             if large:
                 raise InvalidValueError(
-                    f'sampler="gibbs" without degree correction visits all pairs of nodes ({graph.num_pairs:,.0f}, more '
-                    f'than {MOST_PAIRS:,}): use sampler="scir_cv", or degree_corrected=True.'
+                    f'sampler="gibbs" without degree correction visits all pairs of nodes ({graph.num_pairs:,.0f}, '
+                    f'more than {MOST_PAIRS:,}): use sampler="scir_cv", or degree_corrected=True.'
                 )
             for name in ("step_size", "num_edges", "num_pairs"):
                 if getattr(self, name) is not None:
@@ -270,16 +279,17 @@ class MixedMembership(Memberships, GraphModel):
         general = self.kind == "general"
         between = " with edges between them" if general else ""
         edges = "Poisson counts" if self.degree_corrected else "Bernoulli edges, not degree-corrected"
-        words = f"{'directed ' if graph.directed else ''}mixed memberships in {self.num_communities} communities{between}, {edges}; "
+        way = "directed " if graph.directed else ""
+        words = f"{way}mixed memberships in {self.num_communities} communities{between}, {edges}; "
         if method is not None:
             return words + (
                 f"{method.sampler} with at most {method.num_edges} edges of each node, step size {method.step_size:g}: "
                 "approximate"
             )
         if not self.degree_corrected:
-            return (
-                words
-                + "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their memberships"
+            return words + (
+                "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their "
+                "memberships"
             )
         return words + (
             "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "
@@ -287,7 +297,7 @@ class MixedMembership(Memberships, GraphModel):
         )
 
     def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
-        return in_one_order(raw)
+        return in_one_order(raw, None if self._former is None else self._former.draws["weights"])
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
         """Contents of a report, see `scirocco.models.view`."""

@@ -13,6 +13,7 @@ enter through the sums of weights alone.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +102,8 @@ class MixedChain:
         self.batches = num_batches(net.num_nodes, batch)
         self._pass: tuple[int, list[Array]] | None = None
         self.colours: Array | None = None
-        self.others, self.pairs = np.empty(0, np.int16), np.empty((0, 0), np.int64)
+        self.others = np.empty(0, np.int16)
+        self.pairs: Array = np.empty((0, 0), np.int64)
         self.weights, self.matrix = np.empty((0, 0)), np.empty((0, 0))
         self.receive = np.ones(net.num_nodes if net.directed else 0)
         self.to, self.fro = np.empty((0, form.num)), np.empty((0, form.num))
@@ -216,6 +218,35 @@ class MixedChain:
         else:
             self.weights = np.maximum(self.weights / np.sqrt(1.0 + self.counts.sum(axis=0)), 1e-200)
         self._tabulate()
+
+    def take_over(self, draw: dict[str, Array]) -> None:
+        """Continue from a draw for the first nodes of this network, see `grown`."""
+        form = self.form
+        self.weights = np.maximum(grown(draw["weights"], self.net), 1e-200)
+        self.matrix = np.array(draw.get("block_matrix", np.empty((0, 0))), np.float64)
+        self.receive[: len(draw.get("receiving", ()))] = draw.get("receiving", ())
+        rng = np.random.default_rng([self.seed, BlockPurpose.START])
+        if not form.general:
+            shape = 1.0 + form.shape * self.weights.size
+            self.rate = float(rng.gamma(shape) / (1.0 / form.scale + self.weights.sum()))
+        self._tabulate()
+        self._recall(rng)
+
+    def _recall(self, rng: np.random.Generator) -> None:
+        """Draw the communities of all edges given weights."""
+        sources, targets = self._ends()
+        colours = [
+            _drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)
+        ]
+        self.colours = np.concatenate(colours).astype(np.int16)
+        if self.form.general:
+            begin, others = 0, list[Array]()
+            for _, j in _parts(sources, targets, self.form.num):
+                here = self.colours[begin : begin + len(j)]
+                others.append(_drawn(rng, self.matrix[here] * self.weights[j]))
+                begin += len(j)
+            self.others = np.concatenate(others).astype(np.int16)
+        self._count()
 
     def _count(self) -> None:
         assert self.colours is not None
@@ -355,6 +386,9 @@ class LangevinChain(MixedChain):
                 nobody = np.empty((0, 0))
                 kernels().expected(self.net.entering, reference, fro, matrix, self.totals, nobody)
 
+    def _recall(self, rng: np.random.Generator) -> None:
+        """There is nothing to recall."""
+
     def _shares(self) -> Array:
         plain = not self.form.general and not self.net.directed
         found = self.sums * (self.sums if plain else self.weights.sum(axis=0))
@@ -383,3 +417,34 @@ def tables(weights: Array, matrix: Array, receive: Array) -> tuple[Array, Array]
         return to, nobody
     fro = np.ascontiguousarray(weights @ matrix) if matrix.size else weights.copy()
     return to * receive[:, None], fro
+
+
+def grown(known: Array, net: Network) -> Array:
+    """Rows of all nodes: `known` ones of the first, and for each other node the mean of its neighbours' known rows.
+
+    Nodes without such neighbours have the mean of all rows.
+    """
+    found = np.empty((net.num_nodes, known.shape[1]))
+    found[: len(known)] = known
+    mean = known.mean(axis=0, dtype=np.float64)
+    for i in range(len(known), net.num_nodes):
+        rows = [net.leaving, net.entering] if net.directed else [net.leaving]
+        ends = np.concatenate([ends[pointers[i] : pointers[i + 1]] for pointers, ends, _ in rows])
+        ends = ends[ends < len(known)]
+        found[i] = known[ends].mean(axis=0) if len(ends) else mean
+    return found
+
+
+def _parts(sources: Array, targets: Array, width: int) -> Iterator[tuple[Array, Array]]:
+    """Ends of edges, not too many at once."""
+    size = max(1, 10**7 // width)
+    for begin in range(0, len(sources), size):
+        yield sources[begin : begin + size], targets[begin : begin + size]
+
+
+def _drawn(rng: np.random.Generator, masses: Array) -> Array:
+    """A column for each row, with probabilities proportional to its entries."""
+    total = np.cumsum(masses, axis=1)
+    chosen = (total < rng.random(len(masses))[:, None] * total[:, -1:]).sum(axis=1)
+    found: Array = np.minimum(chosen, masses.shape[1] - 1)
+    return found

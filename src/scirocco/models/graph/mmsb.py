@@ -154,9 +154,10 @@ class RoleChain:
         pointers, ends, _ = net.leaving
         sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
         near = np.bincount(sources * form.num + labels[ends], minlength=net.num_nodes * form.num)
-        near = near.reshape(-1, form.num) + 4.0 * (1 + near.reshape(-1, form.num).sum(axis=1))[:, None] * np.eye(
-            form.num
-        )[labels]
+        near = (
+            near.reshape(-1, form.num)
+            + 4.0 * (1 + near.reshape(-1, form.num).sum(axis=1))[:, None] * np.eye(form.num)[labels]
+        )
         self.pi = rng.gamma(form.shape + near)
         self.pi = np.maximum(self.pi, 1e-200)
         self.pi /= self.pi.sum(axis=1, keepdims=True)
@@ -166,6 +167,13 @@ class RoleChain:
         linked = linked.reshape(form.num, form.num)
         ones, zeros = self._shapes(linked, np.maximum(pairs - linked, 0.0))
         self._set_matrix(ones / (ones + zeros))
+        self._tabulate()
+
+    def take_over(self, draw: dict[str, Array]) -> None:
+        """Continue from a draw for the first nodes of this network, see `mixed_chains.grown`."""
+        self.pi = np.maximum(mixed_chains.grown(draw["weights"], self.net), 1e-200)
+        self.pi /= self.pi.sum(axis=1, keepdims=True)
+        self.matrix = np.array(draw["block_matrix"])
         self._tabulate()
 
     def _words(self, purpose: int) -> tuple[int, int]:
@@ -229,10 +237,22 @@ class RoleLangevinChain(RoleChain):
 
     def _begin(self) -> None:
         super()._begin()
+        self._spread()
+
+    def take_over(self, draw: dict[str, Array]) -> None:
+        """Continue from a draw for the first nodes of this network."""
+        super().take_over(draw)
+        self._spread()
+
+    def _spread(self) -> None:
+        """θ of memberships and of B, on the scale on which they move."""
         size = 1.0 + self.net.degrees.sum(axis=1) + self.matrix.max() * self.net.num_nodes
         self.theta = self.pi * size[:, None]
-        self.ones, self.zeros = self._matrix_shapes(None)
-        self._set_matrix(self.ones / (self.ones + self.zeros))
+        ones, zeros = self._matrix_shapes(None)
+        free = (
+            self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
+        )
+        self.ones, self.zeros = (ones + zeros) * free, (ones + zeros) * (1.0 - free)
 
     def _update(self, nodes: Array) -> None:
         form, net, method = self.form, self.net, self.method
@@ -264,7 +284,9 @@ class RoleLangevinChain(RoleChain):
 
     def _update_matrix(self, number: int) -> None:
         """Move B = θ₁ / (θ₁ + θ₀) with the counts of this pass."""
-        ones, zeros = self._matrix_shapes((self.linked + self.total_linked, self.exposed + self.total_exposed))
+        ones, zeros = self._matrix_shapes(
+            (self.linked + self.total_linked, self.exposed + self.total_exposed)
+        )
         move, step = mixed_chains.kernels().move_matrix, self.method.step_size
         symmetric = self.form.general and not self.net.directed
         for purpose, theta, shapes in (
