@@ -208,10 +208,7 @@ def test_block_matrices_move_with_unbiased_counts(seed):
                 pairs += both
     others = np.arange(N) != 3
     out = start @ chain.matrix.T * receive[:, None]
-    rate = (
-        1.0
-        + out[others].sum(axis=0)
-        + receive[3] * ((start @ chain.matrix)[others & (np.arange(N) != 1)].sum(axis=0))
-    )
+    into = (start @ chain.matrix)[others & (np.arange(N) != 1)]  # the pair (1, 3) was not observed
+    rate = 1.0 + out[others].sum(axis=0) + receive[3] * into.sum(axis=0)
     expected = start[3] * np.exp(-0.4) + (20.0 + counts) / rate * -np.expm1(-0.4)
     assert np.abs(z_scores(found, [*expected, *pairs.ravel()])).max() < 5

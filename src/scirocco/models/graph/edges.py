@@ -16,7 +16,6 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.graph.inputs import Array as Array
 from scirocco.models.graph.inputs import GraphLike as GraphLike
 from scirocco.models.graph.inputs import Raw, raw_edges
-from scirocco.models.graph.inputs import read_table as read_table
 
 _MOST_WEIGHT = 2**31
 
@@ -136,7 +135,8 @@ def _numbered(raw: Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[An
         names = list(dict.fromkeys(both)) if known is None else [_plain(name, "the nodes") for name in known]
         place = {name: number for number, name in enumerate(names)}
         if len(place) < len(names):
-            raise InvalidValueError("`nodes` contains a name twice.")
+            twice = next(name for number, name in enumerate(names) if place[name] != number)
+            raise InvalidValueError(f"two nodes have the name {twice!r}: names must be different.")
         absent = next((name for name in both if name not in place), None)
         if absent is not None:
             raise InvalidValueError(f"node {absent!r} has an edge, but is not one of `nodes`.")
@@ -154,8 +154,10 @@ def _weights(weight: Array | None, count: int) -> Array | None:
         try:
             weight = weight.astype(np.float64)
         except (TypeError, ValueError) as error:
+            bad = next(value for value in weight.tolist() if not _is_number(value))
             raise InvalidTypeError(
-                f"weights of edges must be whole numbers, got dtype {weight.dtype}."
+                f"weights of edges (the third column) must be whole numbers, got {bad!r}. If it is not a "
+                "weight, pass the first two columns only."
             ) from error
     for bad, words in (
         (~np.isfinite(weight), "missing or infinite"),
@@ -170,6 +172,14 @@ def _weights(weight: Array | None, count: int) -> Array | None:
                 f"{words}; the first is {weight[first]} of edge {first}. Round or scale them, or drop the column."
             )
     return weight.astype(np.int64)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _simplified(

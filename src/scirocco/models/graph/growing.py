@@ -10,6 +10,7 @@ import numpy as np
 from scirocco.errors import InvalidValueError
 from scirocco.models.graph.base import GraphModel
 from scirocco.models.graph.edges import Array, Graph, GraphLike, joined, read
+from scirocco.models.graph.inputs import is_empty
 
 _EPOCHS = 20
 
@@ -67,7 +68,7 @@ class Growing(GraphModel):
                 "the network of this model is not available (edges are not saved): call fit with all edges first."
             )
         known, unseen = self._network
-        if _is_empty(edges):
+        if is_empty(edges):
             return self
         whole = joined(known, read(edges, known.directed, nodes))
         hidden = (
@@ -96,7 +97,3 @@ class Growing(GraphModel):
             return chain
 
         return continued
-
-
-def _is_empty(edges: Any) -> bool:
-    return isinstance(edges, (list, tuple, np.ndarray)) and not len(edges)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.data.values import Frame, Sparse, as_csr, as_numpy
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.files import read_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
 COLUMNS = ("source", "target", "weight")
@@ -70,7 +71,8 @@ class Raw(NamedTuple):
 def raw_edges(graph: Any) -> Raw:
     """The ends of edges as the user names them."""
     if isinstance(graph, (str, os.PathLike)):
-        graph = read_table(graph)
+        place = _checks.path(graph, "graph").expanduser()
+        graph = _folder(place) if place.is_dir() else read_table(place)
     if isinstance(graph, Sparse):
         return _matrix(graph)
     if isinstance(graph, _Igraph):
@@ -93,41 +95,37 @@ def raw_edges(graph: Any) -> Raw:
                 "a list of edges must have pairs (source, target), or triples (source, target, weight), got rows of "
                 f"lengths {', '.join('no list' if w < 0 else str(w) for w in sorted(widths))}."
             )
-        return _columns([as_numpy(list(column), "the edges") for column in zip(*graph, strict=True)])
+        return _columns([_listed(column) for column in zip(*graph, strict=True)])
+    if isinstance(graph, (Mapping, Set)) or graph is None:
+        raise InvalidTypeError(
+            f"a network cannot be read from {'None' if graph is None else f'a {type(graph).__name__}'}: pass a list of "
+            "edges (source, target), an array, a table, a file, a SciPy sparse matrix, or a networkx or igraph graph."
+        )
     array = as_numpy(graph, "the edges")
     if array.ndim != 2 or array.shape[1] not in (2, 3):
         hint = " Pass an adjacency matrix as scipy.sparse.csr_array(matrix)." if array.ndim == 2 else ""
         raise InvalidValueError(
             f"edges must have the shape (edges, 2), or (edges, 3) with weights, got {array.shape}.{hint}"
         )
+    if array.shape in ((2, 2), (3, 3)) and _like_adjacency(array):
+        raise InvalidValueError(
+            f"an array of shape {array.shape} that is symmetric with a diagonal of zeros can be edges or an adjacency "
+            "matrix: pass scipy.sparse.csr_array(matrix), or a list of edges."
+        )
     return _columns([array[:, k] for k in range(array.shape[1])])
 
 
-def read_table(path: str | os.PathLike[str]) -> Any:
-    """A CSV, Parquet or Arrow file, or a data folder, as a table, or the array of a .npy file.
+def _like_adjacency(array: Array) -> bool:
+    return array.dtype.kind in "biuf" and bool(
+        np.array_equal(array, array.T) and not np.diagonal(array).any()
+    )
 
-    The first two columns are the ends of edges.
-    """
-    import pandas as pd
 
-    from scirocco._extras import require
-
-    place = _checks.path(path, "graph").expanduser()
-    if not place.exists():
-        raise InvalidValueError(f"there is no file {place}.")
-    if place.is_dir():
-        return _folder(place)
-    if place.suffix == ".npy":
-        return np.load(place, allow_pickle=False)
-    if place.suffix in (".parquet", ".arrow", ".feather"):
-        require("pyarrow", f"reading {place.suffix} files")
-        return pd.read_parquet(place) if place.suffix == ".parquet" else pd.read_feather(place)
-    if place.suffix not in (".csv", ".tsv"):
-        raise InvalidValueError(f"{place} must be a .csv, .tsv, .parquet, .arrow, .feather or .npy file.")
-    try:
-        return pd.read_csv(place, sep="\t" if place.suffix == ".tsv" else ",")
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{place} cannot be read as CSV: {error}.") from error
+def _listed(column: Sequence[Any]) -> Array:
+    """A column of a list of edges; names of several types stay what they are."""
+    if len({str if isinstance(value, str) else float for value in column}) == 1:
+        return as_numpy(list(column), "the edges")
+    return np.array([*column, None], object)[:-1]
 
 
 def _folder(place: Path) -> Any:
@@ -149,8 +147,11 @@ def _folder(place: Path) -> Any:
 
 
 def _batches(batches: Iterator[Any]) -> Raw:
-    """All edges of a stream of batches."""
-    parts = [raw_edges(batch) for batch in batches if not _is_empty(batch)]
+    """All edges of a stream of edges, or of batches of them."""
+    given = [batch for batch in batches if not is_empty(batch)]
+    if given and all(isinstance(one, (list, tuple)) and np.isscalar(one[0]) for one in given):
+        return raw_edges(given)
+    parts = [raw_edges(batch) for batch in given]
     if not parts:
         raise InvalidValueError("the network is empty: the iterator has no edges.")
     if any(part.nodes is not None for part in parts):
@@ -171,7 +172,8 @@ def _wide(values: Any) -> Array:
     return values if values.dtype.kind in "iuf" else values.astype(object)
 
 
-def _is_empty(batch: Any) -> bool:
+def is_empty(batch: Any) -> bool:
+    """Whether a batch has no edges."""
     return isinstance(batch, (list, tuple, np.ndarray)) and not len(batch)
 
 
@@ -179,7 +181,7 @@ def _columns(columns: list[Array]) -> Raw:
     if len(columns) not in (2, 3):
         raise InvalidValueError(
             "a table of edges must have two columns, source and target, or a third one with weights, got "
-            f"{len(columns)}."
+            f"{len(columns)}. Choose them: table[['source', 'target']], on the command line --columns source,target."
         )
     return Raw(columns[0], columns[1], columns[2] if len(columns) == 3 else None, None, False)
 
