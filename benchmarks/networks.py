@@ -269,10 +269,10 @@ def samplers(args: argparse.Namespace) -> None:
     names = (args.graphs or "ca-GrQc,ca-HepTh").split(",")
     tasks = [
         (args.data, name, kind, start, seed, sampler, step, args.epochs)
+        for seed in range(args.seeds)
         for name in names
         for kind in args.kinds.split(",")
         for start in args.starts.split(",")
-        for seed in range(args.seeds)
         for sampler in args.samplers.split(",")
         for step in ([None] if sampler == "gibbs" else [float(one) for one in args.steps.split(",")])
     ]
@@ -283,6 +283,7 @@ def samplers(args: argparse.Namespace) -> None:
     ) as pool:
         for task, result in zip(tasks, pool.map(_perplexities, tasks), strict=True):
             found.setdefault((*task[1:4], task[5]), []).append((task[4], task[6] or 0.0, *result))
+            print("  ", *task[1:7], *(f"{value:.4f}" for value in result), flush=True)
     for (name, kind, start, sampler), rows in found.items():
         table = np.array(rows)
         seeds = [table[table[:, 0] == seed] for seed in range(args.seeds)]
