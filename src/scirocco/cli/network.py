@@ -40,6 +40,9 @@ def network_fit(
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
     ] = False,
+    general: Annotated[
+        bool, typer.Option("--general", help="With --mixed: communities also have edges between them.")
+    ] = False,
     directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Without propensities of nodes (not degree-corrected).")
@@ -84,8 +87,12 @@ def network_fit(
         "degree_corrected": False if plain else None,
     }
     given = {name: value for name, value in {**options, **of_blocks}.items() if value is not None}
-    if mixed and set(given) & set(of_blocks):
-        raise InvalidValueError("--mixed has no --likelihood, --starts, --directed and --plain: remove them.")
+    if mixed and starts is not None:
+        raise InvalidValueError("--mixed has no --starts: remove it.")
+    if general and not mixed:
+        raise InvalidValueError("--general is for --mixed: block models always have edges between blocks.")
+    if general:
+        given["kind"] = "general"
     kind = MixedMembership if mixed else StochasticBlockModel
     model: Model = kind(blocks, num_chains=chains, seed=seed, **given)
     table = read_table(data, _common.names_of(columns))
