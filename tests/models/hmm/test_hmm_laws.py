@@ -461,4 +461,7 @@ def test_control_variates_keep_the_mean_of_a_rare_category(seed):
     for step in range(120):
         counts = scale * rng.poisson(chance, (copies, 1))
         x = buffered._exact((seed, step), x, 0.1 + counts, reference, variance, 0.1)
-    assert abs(x.mean() - reference.mean()) < 5 * x.std() / np.sqrt(copies)
+    most = (
+        reference + variance
+    ).mean()  # the variance of x is smaller: that of a gamma variable, and less than the noise
+    assert abs(x.mean() - reference.mean()) < 5 * np.sqrt(most / copies)
