@@ -113,7 +113,12 @@ def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Progra
 
     A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
     """
-    return lambda function: Program(function, static_argnums, {"xla_gpu_autotune_level": 0})
+    return lambda function: Program(function, static_argnums, _UNTRIED)
+
+
+def setup_loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that run a few times before a run and consist of loops: both options."""
+    return lambda function: Program(function, static_argnums, _UNTRIED | _AS_GRAPH)
 
 
 def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
@@ -126,6 +131,7 @@ def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program
     return lambda function: Program(function, static_argnums, _AS_GRAPH)
 
 
+_UNTRIED = {"xla_gpu_autotune_level": 0}
 _AS_GRAPH = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
