@@ -159,8 +159,20 @@ def main() -> int:
     chosen = [] if any(argument.startswith("tests") for argument in given) else TESTS
     left_out = ["-m", "not process", *(f"--ignore={test}" for test in ONLY_CPU)]
     shared = ["-n", str(arguments.processes), "--maxschedchunk", "1", "-p", "device_laws"]
-    command = [sys.executable, "-m", "pytest", "-qq", "--no-summary", "-p", "no:cacheprovider", "-W", "ignore"]
-    return subprocess.run([*command, *shared, *left_out, *chosen, *given], cwd=ROOT, env=environment).returncode
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-qq",
+        "--no-summary",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+    ]
+    return subprocess.run(
+        [*command, *shared, *left_out, *chosen, *given], cwd=ROOT, env=environment
+    ).returncode
 
 
 if __name__ == "__main__":

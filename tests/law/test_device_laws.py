@@ -174,7 +174,7 @@ def test_a_run_that_was_begun_on_a_cpu_warns_that_its_bits_differ(seed, tmp_path
         rest = sc.resume(store, MODEL, linear_data(seed)[0], progress=False)
     assert 0 < made < rest.num_draws == 400
     np.testing.assert_array_equal(np.asarray(rest.draws)[:, :made], before)
-    whole, mean, covariance = chains_of(seed, None, num_samples=400, num_chains=64)
+    whole, _, covariance = chains_of(seed, None, num_samples=400, num_chains=64)
     # the same chain but for rounding, which the steps make smaller: it pulls towards the mode
     difference = (np.asarray(rest.draws) - whole.draws) / np.sqrt(np.diag(covariance))
     assert np.abs(difference).max() < 0.05

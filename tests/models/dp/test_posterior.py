@@ -47,12 +47,13 @@ SAMPLERS = {
     "collapsed, no split": {"split_merge": 0},
     "gibbs": {"sampler": "gibbs"},
     "gibbs, α given": {"sampler": "gibbs", "concentration": 0.7},
+    "gibbs by arrays": {"sampler": "gibbs", "device": "jax"},
     "kept counts": {"sampler": "scir"},
     "kept counts, short steps": {"sampler": "scir", "step_size": 0.7},
 }
 
 
-BOTH = ("collapsed", "gibbs", "kept counts", "kept counts, short steps")
+BOTH = ("collapsed", "gibbs", "gibbs by arrays", "kept counts", "kept counts, short steps")
 """Moves of which each family has its own; the others are the same for all."""
 
 

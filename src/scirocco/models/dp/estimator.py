@@ -75,6 +75,10 @@ class DPMixture(fits.Conventions, Results):
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
         Number of independent chains; the same seed gives the same draws for any `num_threads`.
+    device
+        "auto": for sampler="gibbs" an accelerator if JAX has one, otherwise the compiled kernels of the CPU. "cpu",
+        "gpu"; "jax": array programs on JAX's default device, whatever it is. They draw the labels of all rows at once,
+        with the same distribution; the other samplers draw labels one after the other, on the CPU.
 
     Attributes
     ----------
@@ -130,6 +134,7 @@ class DPMixture(fits.Conventions, Results):
         num_chains: int = 1,
         seed: int = 0,
         num_threads: int | None = None,
+        device: str = "auto",
     ):
         self.base, self.sampler, self.concentration = base, sampler, concentration
         self.batch_size, self.counts = batch_size, counts
@@ -142,7 +147,7 @@ class DPMixture(fits.Conventions, Results):
         )
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains = num_chains
-        self.seed, self.num_threads = seed, num_threads
+        self.seed, self.num_threads, self.device = seed, num_threads, device
 
     @classmethod
     def preset(cls, name: str, sampler: str = "scir", **changes: Any) -> DPMixture:
@@ -195,6 +200,12 @@ class DPMixture(fits.Conventions, Results):
         everything = family.rows(X)
         rows = self._shuffled(family, everything)
         settings = self._settings(family, rows)
+        if client is not None and settings.by_arrays:
+            if self.device != "auto":
+                raise InvalidValueError(
+                    f'device="{self.device}" runs in one process: pass no `client`, or device="cpu".'
+                )
+            settings = dataclasses.replace(settings, device=given.HOST)
         length = fits.check_length(
             num_steps,
             num_epochs,
@@ -328,6 +339,7 @@ class DPMixture(fits.Conventions, Results):
             num_burnin,
             thin,
             capacity=8,
+            chosen=settings.words if settings.by_arrays else "",
         )
 
     def _draws_wanted(self) -> tuple[int, float, int | None]:
