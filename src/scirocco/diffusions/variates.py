@@ -58,7 +58,7 @@ def gamma(key: Key, shape: ArrayLike, *, log: bool = False) -> Array:
 
 
 def gamma_attempts(words: Array, alpha: Array, log: bool = False) -> Array:
-    """Gamma(α), or its logarithm, with a fixed number of attempts for every entry: an accelerator would wait for a loop.
+    """Gamma(α), or its logarithm, with a fixed number of attempts for every entry: accelerators wait for loops.
 
     The first accepted attempt is looked for, then computed again: the program contains two of them, not six. One fails
     with a probability below 0.05, and the last is taken in any case: an error in distribution below 0.05⁶ = 2·10⁻⁸,
