@@ -84,6 +84,8 @@ class Counts:
     def labels(self, words: Array, parameters: tuple[Array, ...], weights: Array, bounds: Array) -> Array:
         """Labels of all rows."""
         by_category, words, found, begin = parameters[0].T, _words(words, _LABELS), [], 0
+        # a factor of each category cancels: scores of long rows keep their digits
+        by_category = by_category - by_category.max(axis=1, keepdims=True)
 
         def one(given: tuple[Array, ...]) -> Array:
             row, categories, counts, bound = given

@@ -218,11 +218,29 @@ class DPMixture(fits.Conventions, Results):
         fit = self._fit(family, everything, rows, settings, length)
         if store is None:
             fit.warn_if_large("Reduce `keep_clusters` or `num_samples`, or pass a `store`.")
+
+        def as_stored(was: dict[str, Any]) -> fits.Fit:
+            """A run that was begun on the CPU stays there."""
+            if "device" in was or not settings.by_arrays:
+                return asked
+            if self.device != "auto":
+                raise InvalidValueError(
+                    f'the run in {store} was begun with the compiled kernels of the CPU: resume it with device="cpu" '
+                    f'or "auto", not "{self.device}".'
+                )
+            on_host = dataclasses.replace(settings, device=given.HOST)
+            return self._fit(family, everything, rows, on_host, length)
+
         watch = () if validation is None else (_watcher(family, family.rows(validation)),)
         judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
+            asked = dataclasses.replace(
+                fit,
+                make_chains=lambda: self._chains(rows, family, settings, labelling),
+                as_stored=as_stored,
+            )
             run = fits.run_fit(
-                dataclasses.replace(fit, make_chains=lambda: self._chains(rows, family, settings, labelling)),
+                asked,
                 store=store,
                 resume=resume,
                 overwrite=overwrite,
