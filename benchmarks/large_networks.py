@@ -1,18 +1,20 @@
 """Networks of 10^7 to 10^8 parameters on an accelerator: a residual network on images, transformers on bytes.
 
-usage: python benchmarks/large_networks.py [transformer] [resnet] [transformer100] [--draws 12] [--seconds 3]
-       [--precision bfloat16] [--programs]
+usage: python benchmarks/large_networks.py [transformer] [resnet] [transformer50] [transformer100] [--draws 12]
+       [--seconds 3] [--precision bfloat16] [--programs] [--lock file]
 
 The networks are Equinox modules (`pip install "scirocco[networks]"`); the layers of a transformer are stacked, and a
 scan goes through them. Rows are bytes on the device, and become numbers in a batch. Every 50th state is a draw: its
 predictions are averaged on the device, and every fourth draw is written to a store. Beside it is the same arithmetic in
-a plain scan that keeps nothing. Prints steps per second, the seconds in which programs were compiled (--programs names
-the longest), bytes written, and the largest memory of the process, on the host and on the device.
+a plain scan that keeps nothing. Prints steps per second, the seconds in which programs were compiled (--programs
+names those of more than a second), bytes written, and the largest memory of the process, on the host and on the device.
 """
 
 import argparse
 import collections
+import contextlib
 import itertools
+import math
 import pathlib
 import resource
 import tempfile
@@ -29,13 +31,50 @@ import scirocco as sc
 from scirocco.models.network.networks import equinox as as_function
 
 EVERY, KEEP = (2 if ON_CPU else 50), 4
-COMPILING = collections.Counter()
+COMPILING, SAID = collections.Counter(), []
+
+
+BEGIN = time.perf_counter()
+
+
+def say(text):
+    """Print a line with the time since the start."""
+    print(f"    [{time.perf_counter() - BEGIN:5.1f} s] {text}", flush=True)
 
 
 def note_compiling(event, seconds, **names):
     """Count the seconds of compiling by program."""
     if event == "/jax/core/compile/backend_compile_duration":
         COMPILING[names.get("fun_name", "all")] += seconds
+        if seconds > 1.0 and SAID:
+            say(f"compiled {names.get('fun_name', 'a program')} in {seconds:.1f} s")
+
+
+def made(make, seed=0):
+    """A module with weights N(0, 1/inputs) from NumPy: Equinox's own would be a program for each shape."""
+    rng = np.random.default_rng(seed)
+
+    def weights(leaf):
+        if leaf.ndim == 1:
+            return jnp.asarray(np.ones(leaf.shape, np.float32))
+        inputs = leaf.shape[-1] if leaf.ndim == 3 else math.prod(leaf.shape[1:])  # three: matrices of layers
+        return jnp.asarray(rng.standard_normal(leaf.shape, np.float32) / np.float32(math.sqrt(inputs)))
+
+    shapes = eqx.filter_eval_shape(make, jax.random.key(0))
+    return jax.tree.map(lambda leaf: weights(leaf) if hasattr(leaf, "shape") else leaf, shapes)
+
+
+@contextlib.contextmanager
+def alone(lock):
+    """The device for this process alone, if others have the same file as `--lock`."""
+    if lock is None:
+        yield
+        return
+    import fcntl
+
+    with open(lock, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class Block(eqx.Module):
@@ -145,7 +184,7 @@ class Transformer(eqx.Module):
 def resnet(width=64, size=32, num_classes=10):
     """A ResNet-18, 50,000 images, the log likelihood of labels, what is predicted, and the batch size."""
     rng, count = np.random.default_rng(0), 1_000 if ON_CPU else 50_000
-    logits, params = as_function(ResNet(width, num_classes, jax.random.key(0)))
+    logits, params = as_function(made(lambda key: ResNet(width, num_classes, key)))
     data = {"x": rng.integers(0, 256, (count, size, size, 3), np.uint8)}
     data["y"] = rng.integers(0, num_classes, count).astype(np.int32)
 
@@ -162,7 +201,7 @@ def resnet(width=64, size=32, num_classes=10):
 def transformer(width=512, layers=6, heads=8, context=128):
     """A transformer, 100,000 texts of bytes, their log likelihood, what is predicted, and the batch size."""
     rng = np.random.default_rng(0)
-    logits, params = as_function(Transformer(width, layers, heads, context, jax.random.key(0)))
+    logits, params = as_function(made(lambda key: Transformer(width, layers, heads, context, key)))
     text = rng.integers(0, 256, (1_000 if ON_CPU else 100_000, context + 1), np.uint8)
 
     def log_likelihoods(params, rows):
@@ -187,11 +226,34 @@ def device_memory():
     return f"{found['peak_bytes_in_use'] / 1e9:.2f}" if found else "?"
 
 
+class Clock:
+    """A callback of `sc.sample`: steps per second after the first chunk, with the device for itself."""
+
+    def __init__(self, lock):
+        self.lock, self.seen = lock, []
+        self.held = contextlib.ExitStack()
+
+    def __call__(self, report):
+        """Note when the draws of a chunk have arrived; the first two chunks wait for programs and for the device."""
+        if not self.seen:
+            say("first draws")
+            self.held.enter_context(alone(self.lock))
+        self.seen.append((report.step, time.perf_counter()))
+
+    def rate(self, timing):
+        """Steps per second; if there was one chunk only, those of the run."""
+        if len(self.seen) < 2:
+            return timing["first_chunk"]["steps"] / timing["first_chunk"]["wall"]
+        (first, begin), (last, end) = self.seen[min(1, len(self.seen) - 2)], self.seen[-1]
+        return (last - first) / (end - begin)
+
+
 def ours(network, arguments):
     """Steps per second of `sc.sample`, and bytes written."""
     params, data, log_likelihoods, predict, batch = network
     model = sc.Model(log_likelihoods, prior, vectorized=True)
-    with tempfile.TemporaryDirectory() as folder:
+    clock = Clock(arguments.lock)
+    with tempfile.TemporaryDirectory() as folder, clock.held:
         run = sc.sample(
             *(model, sc.data.ArraySource(data), params),  # bytes stay bytes
             sampler=sc.SGLD(1e-9),
@@ -201,43 +263,43 @@ def ours(network, arguments):
             keep_draws=KEEP,
             reducers={"test": sc.reducers.Predictive(predict, data["x"][:256])},
             store=pathlib.Path(folder) / "run",
+            callbacks=[clock],
             progress=False,
         )
         written = sum(file.stat().st_size for file in pathlib.Path(folder).rglob("*") if file.is_file())
         assert run.num_draws == arguments.draws // KEEP
         assert int(run.reduced["test"].count[0]) == arguments.draws
-    timing = run.timing["sampling" if run.timing["sampling"]["steps"] else "first_chunk"]
-    return timing["steps"] / timing["wall"], written
+    return clock.rate(run.timing), written
 
 
-def scan(network, seconds):
+def scan(network, arguments):
     """Steps per second of the plain scan, and the seconds of its first call."""
     params, data, log_likelihoods, _, batch = network
-    function = plain_scan(jax.tree.map(jnp.asarray, data), params, log_likelihoods, prior, 1, batch, 1e-9, 1)(
-        1
-    )
-    begin = time.perf_counter()
+    make = plain_scan(jax.tree.map(jnp.asarray, data), params, log_likelihoods, prior, 1, batch, 1e-9, 1)
+    function, begin, calls = make(1), time.perf_counter(), 0
     jax.block_until_ready(function())
-    first, calls, begin = time.perf_counter() - begin, 0, time.perf_counter()
-    while time.perf_counter() - begin < seconds:
-        jax.block_until_ready(function())
-        calls += 1
-    return calls * THIN / (time.perf_counter() - begin), first
+    first = time.perf_counter() - begin
+    with alone(arguments.lock):
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < arguments.seconds:
+            jax.block_until_ready(function())
+            calls += 1
+        return calls * THIN / (time.perf_counter() - begin), first
 
 
-def measure(name, network, arguments):
+def measure(name, make, arguments):
     """Print one line."""
+    network = make()
     size = sum(leaf.size for leaf in jax.tree.leaves(network[0]))
+    say(f"{name}: {size:,} parameters and rows are there")
     COMPILING.clear()
     mine, written = ours(network, arguments)
-    compiling, programs = sum(COMPILING.values()), COMPILING.most_common(6)
+    compiling = sum(COMPILING.values())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     start = f"{name:>14} {size / 1e6:>6.1f} M {mine:>8.1f}"
     end = f"{compiling:>7.1f} s {written / 1e9:>8.2f} GB {memory:>8.2f} GB {device_memory():>6} GB"
     print(f"{start} {'':>8} {'':>6} {end}", flush=True)
-    if arguments.programs:
-        print(" " * 15, ", ".join(f"{program} {seconds:.1f} s" for program, seconds in programs), flush=True)
-    rival, first = scan(network, arguments.seconds)
+    rival, first = scan(network, arguments)
     print(f"{start} {rival:>8.1f} {mine / rival:>6.2f} {end}   (scan: first call {first:.1f} s)", flush=True)
 
 
@@ -248,6 +310,7 @@ def main(given=None):
     makers = {
         "transformer": lambda: transformer(**short),
         "resnet": lambda: resnet(**small),
+        "transformer50": lambda: transformer(**(short or {"width": 1_024, "layers": 4})),
         "transformer100": lambda: transformer(**(short or {"width": 1_024, "layers": 8})),
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -255,16 +318,20 @@ def main(given=None):
     parser.add_argument("--draws", type=int, default=12, help="draws of a run; every fourth is written")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of the measurement of the scan")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of products, here only")
-    parser.add_argument("--programs", action="store_true", help="print the programs that compile longest")
+    parser.add_argument(
+        "--programs", action="store_true", help="print what takes longer than a second to compile"
+    )
+    parser.add_argument("--lock", help="a file: of the processes that have it, only one measures at a time")
     arguments = parser.parse_args(given)
+    SAID.extend(["programs"] * arguments.programs)
     jax.monitoring.register_event_duration_secs_listener(note_compiling)
     print("device:", jax.devices()[0].device_kind, "jax", jax.__version__)
     print(
         f"{'network':>14} {'size':>8} {'steps/s':>8} {'scan':>8} {'ratio':>6} {'compiling':>9} {'written':>11} "
         f"{'host memory':>11} {'device':>9}"
     )
-    for name in arguments.networks or makers:
-        measure(name, makers[name](), arguments)
+    for name in arguments.networks or ("transformer", "resnet", "transformer100"):
+        measure(name, makers[name], arguments)
 
 
 if __name__ == "__main__":
