@@ -104,7 +104,7 @@ def test_joint_law(name: str, seed: int) -> None:
     assert furthest(np.array(found[200:], float), truth) < 5.5
 
 
-COPIES, CAPACITY = 4_000, 64
+COPIES, CAPACITY = 2_000, 32
 
 
 def counts_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[np.ndarray, ...]]:
@@ -133,23 +133,30 @@ def answers(rows: Any, labels: np.ndarray, alpha: np.ndarray, parameters: Any) -
     own = [np.take_along_axis(np.asarray(part), labels[..., None], axis=1) for part in parameters]
     if len(own) == 1:
         events = rows.blocks[0][0]
-        fit = np.take_along_axis(own[0], events, axis=2).mean(axis=2)
+        fit, spread = (
+            np.take_along_axis(own[0], events, axis=2).mean(axis=2),
+            np.exp(2.0 * own[0]).sum(axis=2),
+        )
         alike = np.mean(events[:, 0, :, None] == events[:, 1, None, :], axis=(1, 2))
     else:
         fit = (0.5 * np.log(own[1]) - 0.5 * own[1] * (rows.values - own[0]) ** 2).mean(axis=2)
+        spread = np.log(own[1]).mean(axis=2)
         alike = np.exp(-np.abs(rows.values[:, 0] - rows.values[:, 1]).sum(axis=1))
     together, ordered = labels[:, 0] == labels[:, 1], np.sort(labels, axis=1)
     num = 1 + (np.diff(ordered, axis=1) > 0).sum(axis=1)
     asked = [num, num == 1, num >= 4, together, together & (labels[:, 1] == labels[:, 2]), labels[:, 0] == 0]
     asked += [np.minimum(labels, 5).mean(axis=1), alpha, 1 / (1 + alpha), alike * together]
-    return np.stack([*asked, fit[:, 0], fit.mean(axis=1), fit[:, 0] * together], axis=1).astype(float)
+    return np.stack(
+        [*asked, fit[:, 0], fit.mean(axis=1), fit[:, 0] * together, spread.mean(axis=1)], axis=1
+    ).astype(float)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("rows_of", [counts_of, normals_of])
 def test_joint_law_of_the_slice_sampler_by_arrays(rows_of: Any, seed: int) -> None:
     """Everything from the prior in many copies, two steps given the rows: each answer keeps its mean."""
     rng = np.random.default_rng(seed)
-    alpha = rng.gamma(6.0, 1.0 / 8.0, COPIES)
+    alpha = rng.gamma(12.0, 1.0 / 16.0, COPIES)
     sticks = rng.beta(1.0, alpha[:, None], (COPIES, CAPACITY))
     left = np.cumprod(1.0 - sticks, axis=1)
     labels = (rng.random((COPIES, NUM_ROWS, 1)) < left[:, None, :]).sum(axis=2).astype(np.int32)
@@ -159,7 +166,7 @@ def test_joint_law_of_the_slice_sampler_by_arrays(rows_of: Any, seed: int) -> No
     step = jax.jit(jax.vmap(arrays._step, in_axes=(0, None, 0, 0)))
     before = answers(rows, labels, alpha, parameters)
     for words in rng.integers(0, 1 << 32, (2, COPIES, 2), dtype=np.uint32):
-        state, enough = step(rows, np.array([6.0, 8.0], np.float32), words, state)
+        state, enough = step(rows, np.array([12.0, 16.0], np.float32), words, state)
         assert np.all(enough)
     after = answers(rows, np.asarray(state.labels), np.asarray(state.alpha), state.parameters)
     change = after - before

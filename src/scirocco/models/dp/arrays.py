@@ -2,9 +2,10 @@ r"""The slice sampler by whole arrays, for accelerators: the labels of all rows 
 
 A step is that of `slices` with sampler "gibbs": given labels z,
 
-1. sticks v_j ~ Beta(1 + m_j, α + Σ_{l>j} m_l) and parameters θ_j of all components, those without rows from the prior;
-2. α | v; sticks after the last component with rows are drawn with the new α;
-3. slices u_i ~ U(0, ω_{z_i}) of all rows, and z_i ∝ f(x_i | θ_j) over ω_j ≥ u_i.
+1. the order of the components given the partition of the rows, see `_ordered`: those with many rows come first;
+2. sticks v_j ~ Beta(1 + m_j, α + Σ_{l>j} m_l) and parameters θ_j of all components, those without rows from the prior;
+3. α | v; sticks after the last component with rows are drawn with the new α;
+4. slices u_i ~ U(0, ω_{z_i}) of all rows, and z_i ∝ f(x_i | θ_j) over ω_j ≥ u_i.
 
 The number of components is that of the arrays. If the rest of the stick is not below all slices, nothing of the step is
 kept, and it is made again with twice as many: a number depends only on (chain, step, row or component), so the
@@ -34,9 +35,13 @@ from scirocco.types import Array
 _TOO_MANY = 1 << 16
 _AT_ONCE = 1 << 26
 """Numbers of the largest arrays (rows x components) of a step."""
+_LOOK = 64
+"""Steps after which the number of components may be made smaller."""
 _SHORTEST = 4
 """Length of the shortest rows of counts; the next lengths are four times as long."""
-_STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS = range(7)  # purposes of random words
+_STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS, _ORDER = range(
+    8
+)  # purposes of random words
 
 
 def _words(words: Array, purpose: int) -> Array:
@@ -170,11 +175,29 @@ class State(NamedTuple):
     parameters: tuple[Array, ...]
 
 
+def _ordered(words: Array, sizes: Array, alpha: Array) -> Array:
+    """New numbers of the components that have rows, given the partition of the rows.
+
+    With n rows in the clusters that have no stick yet, the next stick has a cluster of m rows with probability
+    m/(α + n), and none with α/(α + n): clusters come in a size-biased order, with geometric gaps before them.
+    """
+    first, second = uniforms(words, _components(sizes.size).astype(jnp.uint32), 0, jnp.float32)
+    order = jnp.argsort(jnp.where(sizes > 0, -jnp.log(first) / sizes, jnp.inf))
+    rows = sizes[order]
+    left = jnp.sum(rows) - jnp.cumsum(rows) + rows
+    gaps = jnp.floor(jnp.log(second) / -jnp.log1p(left / alpha))
+    gaps = jnp.where(rows > 0, jnp.minimum(gaps, sizes.size), 0).astype(jnp.int32)
+    return jnp.zeros_like(sizes).at[order].set(_components(sizes.size) + jnp.cumsum(gaps))
+
+
 def _step(rows: Any, prior: Array, words: Array, state: State) -> tuple[State, Array]:
     """One step, and whether there were enough components."""
     capacity, alpha = state.weights.size, state.alpha
     sizes = _sizes(state.labels, capacity)
-    num = 1 + jnp.max(jnp.where(sizes > 0, _components(capacity), 0))
+    numbers = _ordered(_words(words, _ORDER), sizes, alpha)
+    num = 1 + jnp.max(jnp.where(sizes > 0, numbers, 0))
+    before = jnp.minimum(numbers, capacity - 1)[state.labels]
+    sizes = jnp.zeros_like(sizes).at[numbers].add(sizes, mode="drop")
     known, after = _components(capacity) < num, len(state.labels) - jnp.cumsum(sizes)
     # log v/(1 - v), of two gamma variables
     shapes = jnp.stack([1.0 + sizes, alpha + after])
@@ -188,10 +211,10 @@ def _step(rows: Any, prior: Array, words: Array, state: State) -> tuple[State, A
     left = jnp.cumsum(-jax.nn.softplus(odds))
     weights = -jax.nn.softplus(-odds) + jnp.concatenate([jnp.zeros(1), left[:-1]])
     index = jnp.arange(len(state.labels), dtype=jnp.uint32)
-    bounds = weights[state.labels] + jnp.log(uniforms(_words(words, _SLICES), index, 0, weights.dtype)[0])
-    parameters = rows.parameters(words, state.labels, capacity)
+    bounds = weights[before] + jnp.log(uniforms(_words(words, _SLICES), index, 0, weights.dtype)[0])
+    parameters = rows.parameters(words, before, capacity)
     labels = rows.labels(words, parameters, weights, bounds)
-    return State(labels, alpha, weights, parameters), left[-1] < jnp.min(bounds)
+    return State(labels, alpha, weights, parameters), (left[-1] < jnp.min(bounds)) & (num <= capacity)
 
 
 @partial(jax.jit, donate_argnums=3)
@@ -236,7 +259,7 @@ class ArraySlices:
 
     def _begin(self, labels: Any, alpha: float, capacity: int) -> None:
         """A state with room for so many components, whose weights and parameters are not drawn yet."""
-        capacity = 1 << (capacity - 1).bit_length()
+        capacity = _power(capacity)
         shapes = jax.eval_shape(
             lambda: self._rows.parameters(
                 jnp.zeros(2, jnp.uint32), jnp.zeros(len(labels), jnp.int32), capacity
@@ -252,13 +275,16 @@ class ArraySlices:
 
     def advance(self, num_steps: int, step: int) -> None:
         """Make steps, of which `step` is the number of the first."""
-        made = 0
-        while True:
-            counts = (np.uint32(step + made), np.int32(num_steps - made))
+        end = step + num_steps
+        while step < end:
+            if step % _LOOK == 0:
+                self._make_smaller()
+            count = min(end, (step // _LOOK + 1) * _LOOK) - step
+            counts = (np.uint32(step), np.int32(count))
             self._state, done, sizes = _advance(self._rows, self._prior, self._words, self._state, *counts)
-            made, self._sizes = made + int(done), np.asarray(sizes)
-            if made == num_steps:
-                return
+            step, self._sizes = step + int(done), np.asarray(sizes)
+            if int(done) == count:
+                continue
             capacity = self._state.weights.size
             if capacity >= _TOO_MANY:
                 raise InvalidValueError(
@@ -266,6 +292,14 @@ class ArraySlices:
                     'sampler="collapsed", or a prior with a smaller concentration.'
                 )
             self._begin(self._state.labels, self._state.alpha, 2 * capacity)
+
+    def _make_smaller(self) -> None:
+        """Drop components that will not be needed; it depends on the state alone, not on how steps are grouped."""
+        wanted = _power(_enough(len(self._order), self.num_clusters))
+        if wanted < len(self._sizes) and not self._sizes[wanted:].any():
+            labels, alpha, weights, parameters = self._state
+            kept = jax.tree.map(lambda leaf: leaf[:wanted], (weights, parameters))
+            self._state, self._sizes = State(labels, alpha, *kept), self._sizes[:wanted]
 
     @property
     def labels(self) -> np.ndarray:
@@ -306,6 +340,11 @@ class ArraySlices:
         self._begin(state["labels"], float(state["concentration"][0]), len(state["weights"]))
         parts = tuple(jnp.asarray(state[f"parameter{place}"]) for place in range(len(self._state.parameters)))
         self._state = self._state._replace(weights=jnp.asarray(state["weights"]), parameters=parts)
+
+
+def _power(number: int) -> int:
+    """The next power of two."""
+    return 1 << (number - 1).bit_length()
 
 
 def _enough(num_rows: int, num_clusters: int) -> int:

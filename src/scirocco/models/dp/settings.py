@@ -94,10 +94,11 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         )
     counts = _counts(given, sampler)
     batch = min(_checks.positive_int(given["batch_size"], "batch_size"), num_rows)
-    steps = _step_sizes(given, sampler, counts)
+    steps, device = _step_sizes(given, sampler, counts), _device(given)
     initial = given["initial_clusters"]
     if initial is None:
-        initial = min(num_rows, 30 if kind == "multinomial" else 10)
+        usual = (30, 10) if device == HOST else (100, 30)  # more where passes are cheap
+        initial = min(num_rows, usual[kind != "multinomial"])
     return Settings(
         sampler,
         check_concentration(given["concentration"]),
@@ -110,7 +111,7 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         _checks.positive_int(given["split_merge"], "split_merge", minimum=0) if sampler == "collapsed" else 0,
         _checks.positive_int(given["keep_clusters"], "keep_clusters"),
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
-        _device(given),
+        device,
     )
 
 
