@@ -5,8 +5,8 @@ usage: python benchmarks/accelerator_models.py [factorisation] [mixture] [--seco
 factorisation: `BPMF` runs on the device: sweeps of its Gibbs sampler over simulated ratings of the size of MovieLens
 1M, there and, in another process, on the CPU. mixture: `DPMixture(sampler="gibbs")` runs on the device, by whole
 arrays; beside it are the compiled kernels of the CPU (all cores that the process may use), with the same sampler and
-with the default, "collapsed", also from as many clusters as on the device. Passes per second, and the log predictive density of held-out rows after that many
-seconds, averaged over the draws of the second half.
+with the default, "collapsed", also from as many clusters as on the device. Passes per second, and the log predictive
+density of held-out rows after that many seconds, averaged over the draws of the second half.
 """
 
 import argparse
