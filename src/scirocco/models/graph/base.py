@@ -104,9 +104,9 @@ class GraphModel(fits.Conventions, LinkResults):
         Parameters
         ----------
         graph
-            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, an iterator, a data frame, a CSV file, or
-            a data folder with the columns source, target and perhaps weight; a SciPy sparse adjacency matrix; a graph
-            of networkx or igraph. Nodes are texts or integers. Self-loops are dropped.
+            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, an iterator, a data frame, a CSV file or
+            a data folder with columns source, target and perhaps weight; a SciPy sparse adjacency matrix; a networkx or
+            igraph graph. Nodes are texts or integers. Self-loops are dropped.
             Pairs that occur several times count once, unless there are weights, which are added: whole numbers >= 0.
         y
             Ignored.
