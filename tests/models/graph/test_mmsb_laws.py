@@ -12,7 +12,7 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 from scirocco.diffusions.host import _random
 from scirocco.models.graph import _mmsb
 from scirocco.models.graph.edges import read
-from scirocco.models.graph.gibbs import Prior, network
+from scirocco.models.graph.gibbs import Prior, network, seed_words
 from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
 from scirocco.models.graph.mmsb import RoleChain, RoleLangevinChain, Roles
 
@@ -114,6 +114,7 @@ def drawn_by(chain, count, again):
     return features(*(np.array(part) for part in zip(*found, strict=True)))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_small_networks_have_the_posterior_of_weighted_draws_from_the_prior(name, seed):
     form, directed = FORMS[name]
@@ -144,12 +145,25 @@ def test_memberships_of_a_node_have_their_conditional_distribution(directed, see
             logs += np.log(p if (i, j) in linked else 1 - p)
     share = np.exp(logs - logs.max())
     expected = np.array([share @ x, share @ x**2]) / share.sum()
-    drawn = np.empty((40_000, 2))
+    drawn = np.empty((20_000, 2))
     for number in range(len(drawn)):
         chain.number = number
         chain._update(np.array([0]))
         drawn[number] = chain.pi[0, 0], chain.pi[0, 0] ** 2
     assert np.abs(z_scores(drawn, expected)).max() < 5
+    expected, found = np.zeros((2, K, K)), np.zeros((2_000, 2, K, K))
+    for i, j in observed(directed).tolist():
+        odds = np.where((i, j) in linked, chain.matrix, 1 - chain.matrix)
+        both = chain.pi[i][:, None] * odds * chain.pi[j]
+        expected[int((i, j) not in linked)] += both / both.sum()
+    for number, counts in enumerate(found):
+        words = seed_words((seed, number))
+        tables = np.zeros((2, K, K), np.int64)
+        _mmsb.roles(net.leaving, chain._unseen, chain._state, *tables, np.zeros(N, np.int64), words)
+        counts[:] = tables
+    if not directed:
+        expected, found = (x + np.moveaxis(x, -1, -2) for x in (expected, found))
+    assert np.abs(z_scores(found.reshape(2_000, -1), expected.ravel())).max() < 5
 
 
 @pytest.mark.parametrize("directed", [False, True])
