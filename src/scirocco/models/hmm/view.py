@@ -83,13 +83,13 @@ def _transitions(model: HMM) -> Section:
         Html(),
     )
     head = [f"to {k}" for k in range(num)]
-    rows = [[f"from {j}", *(number(value, 3) for value in mean[j])] for j in range(num)]
+    rows = [[f"state {j}", *(number(value, 3) for value in mean[j])] for j in range(num)]
     words = f"Posterior means; the lines are the central {level:.0%}."
     if num * num > _MOST:
         words += f" The {_MOST} largest of {num * num}."
     parts = [
         paragraph(words),
-        sortable("moves", ["", *head], rows, "Transition probabilities"),
+        sortable("moves", ["from", *head], rows, "Transition probabilities"),
         tag("div", chart, class_="charts"),
     ]
     return Section("transitions", "Transitions", join(parts))
