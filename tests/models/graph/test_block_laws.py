@@ -34,6 +34,8 @@ KINDS = {
     "poisson": (Prior(K, True, False, 0.7, 0.8, 0.9, 1.0), "weighted", False, UNSEEN),
     "degree-corrected": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "weighted", False, UNSEEN),
     "degree-corrected, directed": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "directed", True, None),
+    "process": (Prior(N, False, False, 1.3, 0.8, 2.5, 1.0, True), "undirected", False, None),
+    "degree-corrected process": (Prior(N, True, True, 1.3, 0.8, 0.9, 0.6, True), "weighted", False, UNSEEN),
 }
 
 
@@ -63,11 +65,14 @@ def log_marginals(prior, graph, unseen, rng):
     """log p(edges | blocks) of all partitions: in closed form, or (degree-corrected) by quasi-exact sums over draws."""
     pairs, values = observed(graph, unseen), adjacency(graph)
     counts = values[pairs[:, 0], pairs[:, 1]]
-    partitions = np.array(list(itertools.product(range(K), repeat=N)))
+    num = prior.num_blocks
+    partitions = np.array(list(itertools.product(range(num), repeat=N)))
+    if prior.process:  # each partition once: blocks in the order of their first nodes
+        partitions = np.array([z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))])
     logs = []
     columns = 2 if graph.directed else 1
     for z in partitions:
-        sizes = np.bincount(z, minlength=K)
+        sizes = np.bincount(z, minlength=num)
         theta = [np.ones((1, N))] * 2
         if prior.corrected:
             theta = [propensities(rng, z, prior.shape, 4_000) for _ in range(columns)]
@@ -76,7 +81,7 @@ def log_marginals(prior, graph, unseen, rng):
         if prior.corrected:
             total += (counts * np.log(outer)).sum(axis=1)
         low, high = z[pairs].T if graph.directed else np.sort(z[pairs], axis=1).T
-        for r, s in itertools.product(range(K), repeat=2):
+        for r, s in itertools.product(range(num), repeat=2):
             if r > s and not graph.directed:
                 continue
             own = (low == r) & (high == s)
@@ -87,6 +92,8 @@ def log_marginals(prior, graph, unseen, rng):
             else:
                 total += betaln(c + m, d - c + n - m) - betaln(c, d - c)
         mass = gammaln(prior.concentration + sizes).sum()
+        if prior.process:
+            mass = (np.log(prior.concentration) + gammaln(sizes[sizes > 0])).sum()
         logs.append(logsumexp(total) - np.log(len(total)) + mass)
     return partitions, np.array(logs)
 
@@ -95,15 +102,18 @@ def propensities(rng, z, shape, count):
     """n times a Dirichlet distribution in each block."""
     g = rng.gamma(shape, size=(count, N))
     out = np.empty_like(g)
-    for k in range(K):
+    for k in set(z):
         own = z == k
         out[:, own] = own.sum() * g[:, own] / g[:, own].sum(axis=1, keepdims=True)
     return out
 
 
-def features(z):
-    pairs = list(itertools.combinations(range(N), 2))
-    return np.concatenate([z, np.stack([z[:, i] == z[:, j] for i, j in pairs], axis=1)], axis=1)
+def features(prior, z):
+    """Blocks (labels of a Dirichlet process have no meaning), pairs in the same block, and the number of blocks."""
+    same = np.stack([z[:, i] == z[:, j] for i, j in itertools.combinations(range(N), 2)], axis=1)
+    number = (np.diff(np.sort(z, axis=1), axis=1) != 0).sum(axis=1)
+    labels = z[:, :0] if prior.process else z
+    return np.column_stack([labels, same, number == 0, number, number**2])
 
 
 def chain_of(prior, graph, unseen, seed, batch=3):
@@ -119,7 +129,7 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
     for number in range(repeats):
         partitions, logs = log_marginals(prior, graph, unseen, np.random.default_rng([seed, number]))
         shares = np.exp(logs - logsumexp(logs))
-        tables.append(shares @ features(partitions))
+        tables.append(shares @ features(prior, partitions))
     expected = np.mean(tables, axis=0)
     error = np.std(tables, axis=0, ddof=1) / np.sqrt(repeats) if repeats > 1 else 0.0
     chain = chain_of(prior, graph, unseen, seed)
@@ -128,7 +138,7 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
     for step in range(len(drawn)):
         chain.advance(1)
         drawn[step] = chain.blocks.z
-    batches = features(drawn).reshape(BATCHES, -1, len(expected)).mean(axis=1)
+    batches = features(prior, drawn).reshape(BATCHES, -1, len(expected)).mean(axis=1)
     spread = np.sqrt(batches.var(axis=0, ddof=1) / BATCHES + error**2)
     assert np.abs((batches.mean(axis=0) - expected) / spread).max() < 5
 
