@@ -2,6 +2,7 @@
 
     python benchmarks/networks.py steps                     # 10⁴ to 10⁶ edges: CPU time of a step
     python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
+    python benchmarks/networks.py chains --unknown          # whether chains of default fits of real networks agree
     python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
     python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
     python benchmarks/networks.py samplers --data graphs    # mixed memberships by SCIR-CV, SCIR and SGRLD, five seeds
@@ -30,6 +31,7 @@ import environments
 import numpy as np
 
 import scirocco as sc
+from scirocco.diagnostics import rhat
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
 from scirocco.models.graph.starts import Starts
@@ -92,26 +94,29 @@ def steps(args: argparse.Namespace) -> None:
 
 
 def large(args: argparse.Namespace) -> None:
-    """Held-out perplexity of a network of 10⁶ edges by time."""
+    """Held-out perplexity of a network of 10⁶ edges by time, and agreement of the chains."""
     num_nodes = args.edges // 10
     edges, truth = simulated(num_nodes, args.edges, args.blocks, 1)
     pairs, counts = sc.models.held_out_links(edges, 0.01, seed=0, nodes=num_nodes)
+    num = None if args.unknown else args.blocks
     told = list[tuple[float, int]]()
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
 
     def watch(report: Any) -> None:
         told.append((time.perf_counter() - begin, report.step))
 
-    model = sc.models.StochasticBlockModel(args.blocks, num_chains=2, num_samples=20, num_burnin=0, seed=0)
+    model = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, num_burnin=0, seed=0)
     model.fit(
         edges, nodes=num_nodes, held_out=pairs, num_epochs=args.epochs, callbacks=[watch], progress=False
     )
-    seconds = time.perf_counter() - begin
+    seconds, used = time.perf_counter() - begin, time.process_time() - used
     draws, final = model.draws_, model.perplexity(pairs, counts)
     print(
-        f"{len(edges):,} edges, {num_nodes:,} nodes, {args.blocks} blocks: {seconds:.0f} s in all, 2 chains"
+        f"{len(edges):,} edges, {num_nodes:,} nodes, {num or 'unknown number of'} blocks: {seconds:.0f} s in all "
+        f"({used:.0f} CPU s), 2 chains"
     )
     print(f"   agreement with the true blocks (adjusted Rand index): {rand_index(truth, model.labels_):.3f}")
+    print(f"   {_agreement(model)}")
     per_draw = model.run_.configuration["thin"]
     near = None
     for number in range(draws["blocks"].shape[1]):
@@ -120,8 +125,46 @@ def large(args: argparse.Namespace) -> None:
         at = next((t for t, step in told if step >= (number + 1) * per_draw), seconds)
         if near is None and one <= 1.01 * final:
             near = at
-        print(f"   {at:6.0f} s: perplexity of the draws so far {one:.4f} (of all {final:.4f})")
-    print(f"within 1 % after {near} s (goal: 300 s on two cores)")
+        if number % 7 == 0:
+            print(f"   {at:6.0f} s: perplexity of the draws so far {one:.4f} (of all {final:.4f})")
+    print(f"within 1 % after {near:.0f} s (goal: 300 s on two cores)", flush=True)
+
+
+def _agreement(model: Any) -> str:
+    """R-hat over the chains of the second half of a run, and the number of blocks."""
+    half = model.draws_["shares"].shape[1] // 2
+    stats = {name: np.asarray(model.run_.stats[name])[:, half:] for name in ("log_joint", "num_blocks", "splits")}
+    last = model.draws_["blocks"][:, -1]
+    found = {"log joint": rhat(stats["log_joint"]), "number of blocks": rhat(stats["num_blocks"])}
+    found["shares"] = np.nanmax(rhat(model.draws_["shares"][:, half:]))
+    told = ", ".join(f"{name} {float(value):.3f}" for name, value in found.items())
+    joint = ", ".join(f"{m:.0f} ± {s:.0f}" for m, s in zip(*_moments(stats["log_joint"]), strict=True))
+    return (
+        f"R-hat: {told}; blocks {stats['num_blocks'].min():.0f} to {stats['num_blocks'].max():.0f}; log joint of the "
+        f"chains {joint}; last draws of two chains agree by {rand_index(last[0], last[-1]):.3f} (Rand index); "
+        f"{100 * stats['splits'].mean():.1f} % of splits and merges accepted"
+    )
+
+
+def chains(args: argparse.Namespace) -> None:
+    """Whether four chains of the default fit agree, and departments."""
+    warnings.simplefilter("ignore")
+    for name in (args.graphs or "email-Eu-core,ca-GrQc,ca-HepTh").split(","):
+        data = np.load(Path(args.data) / f"{name}.npz")
+        edges = data["edges"].astype(np.int64)
+        begin = time.process_time()
+        model = sc.models.StochasticBlockModel(None if args.unknown else args.blocks, num_burnin=0, seed=args.seed)
+        model.fit(edges, nodes=int(edges.max()) + 1, progress=False)
+        print(f"{name}: {time.process_time() - begin:.0f} CPU s, {model.run_.stats['passes'].max():.0f} passes")
+        print(f"   {_agreement(model)}")
+        if "department" in data:
+            index = rand_index(data["department"], model.labels_)
+            single = [rand_index(data["department"], z) for z in model.draws_["blocks"][:, -1]]
+            print(f"   departments: Rand index of labels_ {index:.3f}, of single draws {np.round(single, 3)}")
+
+
+def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return values.mean(axis=1), values.std(axis=1)
 
 
 def rand_index(a: np.ndarray, b: np.ndarray) -> float:
@@ -315,7 +358,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "samplers"))
+    parser.add_argument("what", choices=("steps", "large", "chains", "coverage", "links", "samplers"))
+    parser.add_argument("--unknown", action="store_true", help="large, chains: the number of blocks is unknown")
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -23,7 +23,7 @@ from scirocco.run.result import Run
 LIKELIHOODS = ("poisson", "bernoulli")
 STATS = ("log_joint", "num_blocks", "splits", "passes")
 _LEAST_DRAWN, _TYPICAL, _MOST_DRAWN = 16, 30, 200
-_MOST_BLOCKS, _MOST_STARTS, _START_WORK = 2_000, 1_000, 2 * 10**7
+_MOST_BLOCKS, _MOST_STARTS, _START_WORK = 2_000, 1_000, 5 * 10**6
 
 
 class StochasticBlockModel(Results, GraphModel):
