@@ -24,7 +24,7 @@ EDGES = {
 }
 UNSEEN = np.array([[0, 3], [1, 4]])
 KINDS = {
-    "bernoulli": (Prior(K, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
+    "bernoulli": (Prior(3, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
     "bernoulli directed, unseen pairs": (
         Prior(K, False, False, 0.7, 0.8, 2.5, 1.0),
         "directed",
@@ -143,13 +143,15 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
     assert np.abs((batches.mean(axis=0) - expected) / spread).max() < 5
 
 
-def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
+@pytest.mark.parametrize("kind", ["degree-corrected", "degree-corrected process"])
+def test_joint_distribution_is_the_prior_times_the_likelihood(kind, seed):
     """Geweke (2004): edges given all else, then a step of the chain, leave the prior unchanged."""
-    prior, graph, unseen = problem("degree-corrected")
+    prior, graph, unseen = problem(kind)
     rng = np.random.default_rng([seed, 5])
-    chain = chain_of(prior, graph, unseen, seed)
+    chain = chain_of(prior, graph, unseen, seed, N)
     chain.advance(1)
     pairs, found = observed(graph, unseen), []
+    a, c, d, num = prior.concentration, prior.edges, prior.pairs, prior.num_blocks
     for _ in range(2_400):
         blocks = chain.blocks
         z, theta = blocks.z, blocks.propensities(rng)[:, 0]
@@ -158,14 +160,16 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
         net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
         chain.net, chain.blocks = net, Blocks(prior, net, z, blocks.counts)
         chain.advance(1)
-        z, rates = chain.blocks.z, np.diag(chain.rates)
-        pair = z[0] == z[1]
-        found.append(
-            [pair, np.bincount(z, minlength=K).max() == N, rates.mean(), (rates**2).mean(), chain.rates[0, 1]]
-        )
-    a, c, d = prior.concentration, prior.edges, prior.pairs
-    alone = K * np.exp(gammaln(K * a) - gammaln(K * a + N) + gammaln(a + N) - gammaln(a))
-    expected = [(a + 1) / (K * a + 1), alone, c / d, c * (c + 1) / d**2, c / d]
+        z, rates = chain.blocks.z, chain.rates[chain.blocks.z[[0, 0]], chain.blocks.z[[0, 1]]]
+        small = np.exp(-d * rates)  # bounded: rates have heavy tails
+        alone = np.bincount(z, minlength=num).max() == N
+        found.append([z[0] == z[1], alone, small[0], small[0] ** 3, small[1]])
+    if prior.process:
+        together, whole = 1 / (1 + a), np.log(a) + gammaln(N) + gammaln(a) - gammaln(a + N)
+    else:
+        together = (a + 1) / (num * a + 1)
+        whole = np.log(num) + gammaln(num * a) - gammaln(num * a + N) + gammaln(a + N) - gammaln(a)
+    expected = [together, np.exp(whole), 2.0**-c, 4.0**-c, 2.0**-c]
     batches = np.array(found, float).reshape(BATCHES, -1, 5).mean(axis=1)
     z = (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(BATCHES))
     assert np.abs(z).max() < 5
