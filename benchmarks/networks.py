@@ -133,7 +133,9 @@ def large(args: argparse.Namespace) -> None:
 def _agreement(model: Any) -> str:
     """R-hat over the chains of the second half of a run, and the number of blocks."""
     half = model.draws_["shares"].shape[1] // 2
-    stats = {name: np.asarray(model.run_.stats[name])[:, half:] for name in ("log_joint", "num_blocks", "splits")}
+    stats = {
+        name: np.asarray(model.run_.stats[name])[:, half:] for name in ("log_joint", "num_blocks", "splits")
+    }
     last = model.draws_["blocks"][:, -1]
     found = {"log joint": rhat(stats["log_joint"]), "number of blocks": rhat(stats["num_blocks"])}
     found["shares"] = np.nanmax(rhat(model.draws_["shares"][:, half:]))
@@ -153,9 +155,13 @@ def chains(args: argparse.Namespace) -> None:
         data = np.load(Path(args.data) / f"{name}.npz")
         edges = data["edges"].astype(np.int64)
         begin = time.process_time()
-        model = sc.models.StochasticBlockModel(None if args.unknown else args.blocks, num_burnin=0, seed=args.seed)
+        model = sc.models.StochasticBlockModel(
+            None if args.unknown else args.blocks, num_burnin=0, seed=args.seed
+        )
         model.fit(edges, nodes=int(edges.max()) + 1, progress=False)
-        print(f"{name}: {time.process_time() - begin:.0f} CPU s, {model.run_.stats['passes'].max():.0f} passes")
+        print(
+            f"{name}: {time.process_time() - begin:.0f} CPU s, {model.run_.stats['passes'].max():.0f} passes"
+        )
         print(f"   {_agreement(model)}")
         if "department" in data:
             index = rand_index(data["department"], model.labels_)
@@ -255,15 +261,16 @@ def links(args: argparse.Namespace) -> None:
         graph = read(edges, directed=False, nodes=nodes)
         edges = np.stack([graph.source, graph.target], axis=1)
         pairs, counts = sc.models.held_out_links(edges, 0.1, seed=args.seed, nodes=nodes)
-        begin = time.process_time()
-        model = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, seed=args.seed)
-        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
-        ours = time.process_time() - begin
-        print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks")
-        print(
-            f"   StochasticBlockModel AUC {model.auc(pairs, counts):.3f}, "
-            f"perplexity {model.perplexity(pairs, counts):.3f}, {ours:.1f} CPU s"
-        )
+        print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks", flush=True)
+        for blocks, what in ((None, "unknown number"), (num, f"{num} blocks")):
+            begin = time.process_time()
+            model = sc.models.StochasticBlockModel(blocks, num_chains=2, num_samples=50, seed=args.seed)
+            model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
+            print(
+                f"   block model, {what}: AUC {model.auc(pairs, counts):.3f}, perplexity "
+                f"{model.perplexity(pairs, counts):.3f}, {time.process_time() - begin:.1f} CPU s; {_agreement(model)}",
+                flush=True,
+            )
         begin = time.process_time()
         mixed = sc.models.MixedMembership(num, num_chains=2, num_samples=50, seed=args.seed)
         mixed.fit(edges, nodes=nodes, held_out=pairs, num_epochs=5 * args.epochs, progress=False)
@@ -273,14 +280,15 @@ def links(args: argparse.Namespace) -> None:
             f"perplexity {mixed.perplexity(pairs, counts):.3f}, {seconds:.1f} CPU s"
         )
         if "department" in data:
-            for kind, passes in (
-                (sc.models.StochasticBlockModel, args.epochs),
-                (sc.models.MixedMembership, 5 * args.epochs),
+            for kind, blocks, passes in (
+                (sc.models.StochasticBlockModel, None, args.epochs),
+                (sc.models.StochasticBlockModel, num, args.epochs),
+                (sc.models.MixedMembership, num, 5 * args.epochs),
             ):
-                whole = kind(num, num_chains=2, num_samples=50, seed=args.seed)
+                whole: Any = kind(blocks, num_chains=2, num_samples=50, seed=args.seed)
                 whole.fit(edges, nodes=nodes, num_epochs=passes, progress=False)
                 index = rand_index(data["department"], whole.labels_)
-                print(f"   {kind.__name__:20s} adjusted Rand index {index:.3f}")
+                print(f"   {kind.__name__}({blocks}): adjusted Rand index {index:.3f}", flush=True)
         hidden = {tuple(pair) for pair in pairs}
         seen = np.array([edge for edge in edges.tolist() if tuple(edge) not in hidden])
         if args.alone:
@@ -359,7 +367,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("steps", "large", "chains", "coverage", "links", "samplers"))
-    parser.add_argument("--unknown", action="store_true", help="large, chains: the number of blocks is unknown")
+    parser.add_argument(
+        "--unknown", action="store_true", help="large, chains: the number of blocks is unknown"
+    )
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -12,7 +12,7 @@ pytest.importorskip("numba", reason="block models need numba (the extra `compile
 
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
-from scirocco.models.graph.starts import Starts
+from scirocco.models.graph.starts import Starts, merge_gains
 
 pytestmark = pytest.mark.law
 
@@ -68,7 +68,9 @@ def log_marginals(prior, graph, unseen, rng):
     num = prior.num_blocks
     partitions = np.array(list(itertools.product(range(num), repeat=N)))
     if prior.process:  # each partition once: blocks in the order of their first nodes
-        partitions = np.array([z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))])
+        partitions = np.array(
+            [z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))]
+        )
     logs = []
     columns = 2 if graph.directed else 1
     for z in partitions:
@@ -121,6 +123,22 @@ def chain_of(prior, graph, unseen, seed, batch=3):
     return BlockChain(prior, net, Starts(prior, net, 0, 0), batch, seed, 0)
 
 
+def test_merges_change_the_density_by_what_starts_expect(seed):
+    rng = np.random.default_rng(seed)
+    for kind in KINDS:
+        prior, graph, unseen = problem(kind)
+        prior = prior._replace(num_blocks=4)
+        blocks = Blocks(prior, network(graph, prior, unseen), rng.permutation([0, 1, 2, 3, 1]))
+        before, gains = blocks.log_joint(), merge_gains(blocks, 2)
+        for s in (0, 1, 3):
+            other = Blocks(prior, blocks.net, blocks.z)
+            other.merge(2, s)
+            again = Blocks(prior, blocks.net, other.z)
+            np.testing.assert_array_equal(other.edges, again.edges)
+            assert again.log_joint() - before == pytest.approx(gains[s], abs=1e-9)
+
+
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_have_their_enumerated_posterior(kind, seed):
     prior, graph, unseen = problem(kind)

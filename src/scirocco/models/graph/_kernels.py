@@ -107,13 +107,12 @@ def scan(
     corrected: bool,
     concentration: float,
     shape: float,
-    settled: bool,
 ) -> tuple[uint64, uint64, float]:
     """Draw the blocks of some nodes, one after the other, with shares and propensities integrated out.
 
     A node is moved to one of the candidates, among which its block must be. If `given` is not empty, it is moved to
-    that candidate instead. Returns the log probability of what was drawn or given. `settled`: a node that is alone in
-    its block stays.
+    that candidate instead. Returns the log probability of what was drawn or given. If the concentration is 0, a node
+    that is alone in its block stays there.
     """
     z, sizes, edges, degrees, sums = state
     to, back, both, loop, alone = tables
@@ -134,7 +133,7 @@ def scan(
     for t in range(nodes.size):
         i = nodes[t]
         r = z[i]
-        if settled and sizes[r] == 1:
+        if free and concentration == 0.0 and sizes[r] == 1:
             continue
         out[:] = 0
         into[:] = 0
@@ -210,7 +209,6 @@ def sweep(
     corrected: bool,
     concentration: float,
     shape: float,
-    settled: bool,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Draw the blocks of some nodes, see `scan`."""
@@ -230,7 +228,6 @@ def sweep(
         corrected,
         concentration,
         shape,
-        settled,
     )
 
 

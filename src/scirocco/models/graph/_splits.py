@@ -106,6 +106,20 @@ def _place(s0: uint64, s1: uint64, size: int) -> tuple[uint64, uint64, int]:
 
 
 @called
+def _nth(s0: uint64, s1: uint64, full: int, sizes: np.ndarray) -> tuple[uint64, uint64, int]:
+    """A random block with nodes, or one without; -1 if there is none."""
+    count = 0
+    for t in range(sizes.size):
+        count += (sizes[t] > 0) == full
+    s0, s1, place = _place(s0, s1, count)
+    for t in range(sizes.size):
+        place -= (sizes[t] > 0) == full
+        if place < 0 and count > 0:
+            return s0, s1, t
+    return s0, s1, -1
+
+
+@called
 def _divide(
     words: Words,
     anchors: tuple[int, int],
@@ -148,7 +162,6 @@ def _divide(
             model[2],
             concentration,
             model[7],
-            False,
         )
         if rest.size == 0:
             return s0, s1, 0.0
@@ -159,9 +172,9 @@ def _divide(
 def _partners(r: int, state: State, model: Model, out: np.ndarray) -> None:
     """Probabilities with which block r is merged with the others: that an edge to it shares an end with one to them."""
     _, sizes, edges, _, _ = state
-    num, own, occupied = sizes.size, 0.0, 0
-    out[:] = 0.0
+    num, own, occupied, all_of_them = sizes.size, 0.0, 0, 0.0
     for t in range(num):
+        out[t] = 0.0
         occupied += sizes[t] > 0
         own += _ends(r, t, edges, model)
     for t in range(num):
@@ -174,7 +187,10 @@ def _partners(r: int, state: State, model: Model, out: np.ndarray) -> None:
         for s in range(num):
             if sizes[s] > 0 and s != r:
                 out[s] += share * (1.0 + _ends(t, s, edges, model)) / total
-    out /= out.sum()
+    for s in range(num):
+        all_of_them += out[s]
+    for s in range(num):
+        out[s] /= all_of_them
 
 
 @called
@@ -205,7 +221,8 @@ def _anchored(
     s0, s1 = words
     z, sizes = state[0], state[1]
     found = np.empty(sizes[first] + (sizes[second] if second != first else 0), np.int64)
-    ends = np.array([0, sizes[first]])
+    ends = np.zeros(2, np.int64)
+    ends[1] = sizes[first]
     for i in range(z.size):
         if z[i] == first or z[i] == second:
             k = 0 if z[i] == first else 1
@@ -236,13 +253,12 @@ def _split(
     s0, s1 = words
     z, sizes, _, _, _ = state
     s0, s1, i = _place(s0, s1, z.size)
-    empty = np.flatnonzero(sizes == 0)
-    r = np.int64(z[i])
-    size = sizes[r]
-    if size < 2 or empty.size == 0:
+    s0, s1, r = _nth(s0, s1, 0, sizes)
+    size, some = sizes[z[i]], np.empty(2, np.int64)
+    if size < 2 or r < 0:
         return s0, s1, -math.inf
-    s0, s1, place = _place(s0, s1, empty.size)
-    some = np.array([r, empty[place]])
+    some[0], some[1] = z[i], r
+    r = some[0]
     before = _touching(r, some[1], state, model)
     s0, s1, i, j, rest = _anchored((s0, s1), r, r, state)
     free = np.empty(0, np.int64)
@@ -259,38 +275,40 @@ def _merge(
     """Merge two blocks; returns its part of the log acceptance ratio, -inf if it is impossible."""
     s0, s1 = words
     z, sizes, edges, _, sums = state
-    occupied = np.flatnonzero(sizes)
-    if occupied.size < 2:
+    s0, s1, r = _nth(s0, s1, 1, sizes)
+    if sizes[r] == z.size:
         return s0, s1, -math.inf
-    s0, s1, place = _place(s0, s1, occupied.size)
-    r, out = occupied[place], np.empty(sizes.size)
+    some, out = np.empty(2, np.int64), np.empty(sizes.size)
     _partners(r, state, model, out)
     s0, s1, u = uniform(s0, s1)
-    s, total = occupied[0], 0.0
-    for t in occupied:
+    some[0], total = r, 0.0
+    for t in range(sizes.size):
         total += out[t]
         if out[t] > 0.0:
-            s = t
+            some[1] = t
             if u < total:
                 break
+    s = some[1]
     before, forward = _touching(r, s, state, model), _chosen(r, s, state, model)
     s0, s1, i, j, rest = _anchored((s0, s1), r, s, state)
     sides = np.empty(rest.size, np.int64)
     for t in range(rest.size):
         sides[t] = z[rest[t]] == s
-    some = np.array([r, s])
     s0, s1, chance = _divide((s0, s1), (i, j), some, rest, sides, network, state, rows, model)
     between = edges[r, s]
-    edges[r] += edges[s]
-    edges[s] = 0
-    edges[:, r] += edges[:, s]
-    edges[:, s] = 0
+    for t in range(sizes.size):
+        edges[r, t] += edges[s, t]
+        edges[s, t] = 0
+    for t in range(sizes.size):
+        edges[t, r] += edges[t, s]
+        edges[t, s] = 0
     if not model[0]:
         edges[r, r] -= between
     sizes[r] += sizes[s]
     sizes[s] = 0
-    sums[r] += sums[s]
-    sums[s] = 0
+    for d in range(sums.shape[1]):
+        sums[r, d] += sums[s, d]
+        sums[s, d] = 0
     for t in range(rest.size):
         z[rest[t]] = r
     z[j] = r
@@ -300,7 +318,6 @@ def _merge(
 
 @kept
 def propose(
-    count: int,
     leaving: Rows,
     entering: Rows,
     unseen: Unseen,
@@ -308,27 +325,16 @@ def propose(
     rows: np.ndarray,
     model: Model,
     seed: Words,
-) -> int:
-    """Propose splits and merges; returns how many were accepted. `rows` (N, d) are places of the nodes."""
-    z, sizes, edges, _, sums = state
+) -> bool:
+    """Propose a split, a merge or both; returns whether to keep the new state. `rows` (N, d) are places of nodes."""
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     network = (leaving, entering, unseen)
-    accepted = 0
-    for _ in range(count):
-        old = (z.copy(), sizes.copy(), edges.copy(), sums.copy())
-        s0, s1, kind = _place(s0, s1, 3)
-        ratio = 0.0
-        if kind != _SPLIT:
-            s0, s1, ratio = _merge((s0, s1), network, state, rows, model)
-        if kind != _MERGE and ratio > -math.inf:
-            s0, s1, more = _split((s0, s1), network, state, rows, model)
-            ratio += more
-        s0, s1, u = uniform(s0, s1)
-        if math.log(u) < ratio:
-            accepted += 1
-        else:
-            z[:] = old[0]
-            sizes[:] = old[1]
-            edges[:] = old[2]
-            sums[:] = old[3]
-    return accepted
+    s0, s1, kind = _place(s0, s1, 3)
+    ratio = 0.0
+    if kind != _SPLIT:
+        s0, s1, ratio = _merge((s0, s1), network, state, rows, model)
+    if kind != _MERGE and ratio > -math.inf:
+        s0, s1, more = _split((s0, s1), network, state, rows, model)
+        ratio += more
+    s0, s1, u = uniform(s0, s1)
+    return math.log(u) < ratio

@@ -31,8 +31,9 @@ class StochasticBlockModel(Results, GraphModel):
 
     Node i is in block :math:`z_i`, and the edges of a pair are :math:`A_{ij} ~ Poisson(θ_i θ_j ω_{z_i z_j})`
     (degree-corrected, the default), :math:`Poisson(ω_{z_i z_j})`, or :math:`Bernoulli(ω_{z_i z_j})`. Priors are
-    conjugate: blocks have the shares Dir(a), or come from a Dirichlet process (the default), :math:`ω ~ Gamma(c, d)` or Beta(c, d - c), and the propensities θ of a
-    block of n nodes are n · Dir(γ). Draws are exact; a pass over all nodes costs O(edges · blocks).
+    conjugate: blocks come from a Dirichlet process (the default) or have the shares Dir(a), :math:`ω ~ Gamma(c, d)` or
+    Beta(c, d - c), and the propensities θ of a block of n nodes are n · Dir(γ). Draws are exact: nodes move one after
+    the other, which costs O(edges · blocks) for all of them, and whole blocks are split and merged.
 
     Parameters
     ----------
@@ -127,6 +128,19 @@ class StochasticBlockModel(Results, GraphModel):
         return view.view(self, run)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _compared(self) -> dict[str, Array]:
+        if self.num_blocks is not None:
+            return super()._compared()
+        always = (self.draws_["shares"] > 0).all(axis=(0, 1))  # others are not in all draws
+        number = np.asarray(self.run_.stats["num_blocks"])
+        most = self._most(self.nodes_.num_nodes)
+        if number.max() == most < self.nodes_.num_nodes:
+            _checks.warn(
+                f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`."
+            )
+        found = {name: values[:, :, always] for name, values in super()._compared().items()}
+        return found | {"block_matrix": found["block_matrix"][..., always], "num_blocks": number}
 
     def _prior(self, graph: Graph) -> Prior:
         num = self._most(graph.num_nodes)

@@ -99,7 +99,9 @@ class Prior(NamedTuple):
     def of_block(self, sizes: Array, sums: Array) -> Array:
         """Log of what blocks with these sizes and degrees (..., D) add: their share and propensities integrated out."""
         full = np.maximum(sizes, 1)
-        found = np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
+        found = (
+            np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
+        )
         if self.corrected:
             total = full[..., None] * self.shape
             each = sums * np.log(full[..., None]) + gammaln(total) - gammaln(total + sums)
@@ -256,20 +258,23 @@ class Blocks:
             prior.corrected,
             0.0 if prior.process else prior.concentration,
             prior.shape,
-            prior.process,
             seed_words(words),
         )
 
-    def split(self, count: int, rows: Array, words: tuple[int, int]) -> int:
-        """Propose splits and merges of blocks, with the block matrix integrated out; returns how many were accepted."""
+    def split(self, rows: Array, words: tuple[int, int]) -> bool:
+        """Propose a split or merge of blocks, with the block matrix integrated out; returns whether it was accepted."""
         prior, net = self.prior, self.net
         kinds = (net.directed, prior.poisson, prior.corrected, prior.process)
         model = (*kinds, prior.concentration, prior.edges, prior.pairs, prior.shape)
-        return int(
-            split_kernels().propose(
-                count, net.leaving, net.entering, self._unseen, self._state, rows, model, seed_words(words)
-            )
+        moved: tuple[Array, ...] = (self.z, self.sizes, self.edges, self.sums)
+        before = [part.copy() for part in moved]
+        accepted = split_kernels().propose(
+            net.leaving, net.entering, self._unseen, self._state, rows, model, seed_words(words)
         )
+        for part, old in zip(moved, before, strict=True):
+            if not accepted:
+                part[...] = old
+        return bool(accepted)
 
     def merge(self, r: int, s: int) -> None:
         """Move all nodes of block s to block r."""
@@ -401,9 +406,11 @@ class BlockChain:
     def _split(self, place: int) -> None:
         """Propose splits and merges: so many per pass, spread over its steps."""
         count = (place + 1) * self.proposals // self.batches - place * self.proposals // self.batches
-        if count and self.blocks is not None:
-            words = self._words(BlockPurpose.SPLITS)
-            self.splits += (count, self.blocks.split(count, self.starts.rows, words))
+        first, second = self._words(BlockPurpose.SPLITS)
+        assert self.blocks is not None
+        for number in range(count):
+            words = (first ^ (number << 32), second)
+            self.splits += (1, self.blocks.split(self.starts.rows, words))
 
     def _words(self, purpose: int) -> tuple[int, int]:
         return self.seed, self.number * _STREAMS + purpose

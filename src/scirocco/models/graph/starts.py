@@ -47,10 +47,10 @@ class Starts:
         """Blocks from more clusters than wanted, which are merged where that costs least."""
         num = self.prior.num_blocks
         wide = num if self.prior.process else min(_WIDER * num, self.net.num_nodes)
-        prior = self.prior._replace(num_blocks=wide)
+        prior = self.prior._replace(num_blocks=wide, process=True)  # blocks that were merged stay empty
         blocks = Blocks(prior, self.net, clusters(self.rows, wide, rng))
         sweeps(blocks, _SWEEPS[0], rng)
-        agglomerate(blocks, 1 if prior.process else num, rng)
+        agglomerate(blocks, None if self.prior.process else num, rng)
         return Blocks(self.prior, self.net, np.unique(blocks.z, return_inverse=True)[1], blocks.counts)
 
 
@@ -66,19 +66,19 @@ def sweeps(blocks: Blocks, count: int, rng: np.random.Generator) -> Array:
     return rates
 
 
-def agglomerate(blocks: Blocks, num: int, rng: np.random.Generator) -> None:
+def agglomerate(blocks: Blocks, num: int | None, rng: np.random.Generator) -> None:
     """Merge the pairs of blocks whose merge costs least, some at a time, with sweeps in between.
 
-    It ends with `num` blocks; of a Dirichlet process where no merge raises the density.
+    It ends with `num` blocks; if None, where no merge raises the density.
     """
-    while len(occupied := blocks.occupied) > num:
+    while len(occupied := blocks.occupied) > (least := 1 if num is None else num):
         gains = np.stack([merge_gains(blocks, r) for r in occupied])
         first, second = np.triu_indices(len(occupied), 1)
-        left = min(len(occupied) - num, max(1, int(_MERGED * len(occupied))))
+        left = min(len(occupied) - least, max(1, int(_MERGED * len(occupied))))
         free, before = np.ones(len(occupied), bool), left
         for best in np.argsort(-gains[first, second], kind="stable"):
             r, s = first[best], second[best]
-            if left == 0 or (blocks.prior.process and gains[r, s] <= 0):
+            if left == 0 or (num is None and gains[r, s] <= 0):
                 break
             if free[r] and free[s]:
                 free[[r, s]] = False
