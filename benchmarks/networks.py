@@ -13,7 +13,9 @@ large     two chains; time counts everything after the network is read. Goal: wi
           minutes on two cores.
 links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
           with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
-          environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
+          environment: partitions of leidenalg, igraph and graspologic, whose links are scored by a model with their
+          blocks, or by products of latent positions.
+chains    also prints how probable the departments are as blocks, beside the draws.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Any
 
 import environments
 import numpy as np
+from scipy.stats import rankdata
 
 import scirocco as sc
 from scirocco.diagnostics import rhat
@@ -167,6 +170,20 @@ def chains(args: argparse.Namespace) -> None:
             index = rand_index(data["department"], model.labels_)
             single = [rand_index(data["department"], z) for z in model.draws_["blocks"][:, -1]]
             print(f"   departments: Rand index of labels_ {index:.3f}, of single draws {np.round(single, 3)}")
+            joint = _log_joint(edges, data["department"], args.unknown)
+            print(f"   log joint density of the departments {joint:.0f}")
+
+
+def _log_joint(edges: np.ndarray, labels: np.ndarray, process: bool) -> float:
+    """log p(edges, partition) of a given partition, as a fit with as many blocks at most reports it."""
+    graph = read(edges, nodes=len(labels))
+    most = 2 * int(np.ceil(np.sqrt(len(labels)))) if process else int(labels.max()) + 1
+    prior = prior_of(graph, most)._replace(process=process)
+    blocks, rng, found = Blocks(prior, network(graph, prior, None), labels), np.random.default_rng(0), []
+    for number in range(50):
+        blocks.impute(np.arange(len(labels)), blocks.draw(rng), (1, number))
+        found.append(blocks.log_joint())
+    return float(np.mean(found[10:]))
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -293,16 +310,20 @@ def links(args: argparse.Namespace) -> None:
         seen = np.array([edge for edge in edges.tolist() if tuple(edge) not in hidden])
         if args.alone:
             continue
-        for rival, partition, seconds in _rivals(seen, nodes, args.seed):
+        for rival, partition, seconds, places in _rivals(seen, nodes, num, args.seed):
             blocks = np.array(partition)
+            auc = _auc(seen, blocks, pairs, counts)
+            if places is not None:  # by products of positions, where that is better
+                a, b = np.array(pairs).T
+                auc = max(auc, _area((np.array(places)[a] * np.array(places)[b]).sum(axis=1), counts))
             print(
-                f"   {rival:20s} AUC {_auc(seen, blocks, pairs, counts):.3f}, {seconds:.1f} CPU s, "
+                f"   {rival:23s} AUC {auc:.3f} (ours / its {model.auc(pairs, counts) / auc:.3f}), {seconds:.1f} CPU s, "
                 f"{blocks.max() + 1} blocks"
             )
         if "department" in data:
-            for rival, partition, _ in _rivals(edges, nodes, args.seed):
+            for rival, partition, _, _ in _rivals(edges, nodes, num, args.seed):
                 index = rand_index(data["department"], np.array(partition))
-                print(f"   {rival:20s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
+                print(f"   {rival:23s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
 STEPS: dict[str, tuple[float | None, ...]] = {
@@ -335,12 +356,14 @@ def samplers(args: argparse.Namespace) -> None:
         print(f"{name}: perplexity {means}", flush=True)
 
 
-def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:
+def _rivals(
+    edges: np.ndarray, nodes: int, num: int, seed: int
+) -> list[tuple[str, list[int], float, list[list[float]] | None]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "edges.npy"
         np.save(path, edges)
-        script = Path(__file__).parent / "rivals" / "networks_igraph.py"
-        words = [environments.networks_python(), str(script), str(path), str(nodes), str(seed)]
+        script = Path(__file__).parent / "rivals" / "networks.py"
+        words = [environments.networks_python(), str(script), str(path), str(nodes), str(num), str(seed)]
         found = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return [tuple(one) for one in json.loads(found)]  # type: ignore[misc]
 
@@ -357,7 +380,11 @@ def _auc(edges: np.ndarray, blocks: np.ndarray, pairs: Any, counts: np.ndarray) 
     rate = (table + 0.5) / np.outer(sums, sums)
     a, b = np.array(pairs).T
     score = degrees[a] * degrees[b] * rate[blocks[a], blocks[b]]
-    order = np.argsort(np.argsort(score, kind="stable")) + 1
+    return _area(score, counts)
+
+
+def _area(score: np.ndarray, counts: np.ndarray) -> float:
+    order = rankdata(score)
     ones = int((counts > 0).sum())
     return float((order[counts > 0].sum() - ones * (ones + 1) / 2) / (ones * (len(counts) - ones)))
 
