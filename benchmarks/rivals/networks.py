@@ -1,4 +1,4 @@
-"""Partitions of leidenalg, igraph and graspologic, as JSON. Arguments: file of edges, numbers of nodes and blocks, seed.
+"""Partitions of leidenalg, igraph and graspologic, as JSON. Arguments: file of edges, nodes, blocks, seed.
 
 Each is its name, the partition, CPU seconds, and latent positions whose products are probabilities of edges, or null.
 """

@@ -1,6 +1,6 @@
 r"""Compiled splits and merges of whole blocks, with the block matrix, shares and propensities integrated out.
 
-A proposal splits a block, merges two, or merges two and splits one, which keeps the number of blocks. Nodes of the
+A proposal splits a block, merges two, merges two and splits one, or divides the nodes of two blocks again. Nodes of a
 block to split are divided as in Jain & Neal (2004): two of them, the anchors, are in different halves; the others start
 in a division that does not depend on the current one, are drawn a few times given the rest (the launch), and then once
 more with a known probability. A merge computes the probability with which its launch would give the two blocks. Pairs
@@ -22,7 +22,7 @@ from scirocco.models.graph._kernels import Rows, State, Tables, Unseen, scan, sp
 
 kept = cached_for(__file__)
 _LAUNCH = 4  # passes before the last one
-_SPLIT, _MERGE = 0, 1
+_SPLIT, _BOTH, _AGAIN = 0, 1, 2  # 3 is a merge
 Model = tuple[bool, bool, bool, bool, float, float, float, float]
 """Directed, Poisson counts, degree-corrected, Dirichlet process; a, c, d and γ."""
 Words = tuple[uint64, uint64]
@@ -126,13 +126,18 @@ def _divide(
     some: np.ndarray,
     rest: np.ndarray,
     sides: np.ndarray,
+    again: int,
     network: tuple[Rows, Rows, Unseen],
     state: State,
     rows: np.ndarray,
     model: Model,
 ) -> tuple[uint64, uint64, float]:
-    """Divide nodes between two blocks; returns the log probability of the division, or of `sides` if it has any."""
+    """Divide nodes between two blocks; returns the log probability of the division, or of `sides` if it has any.
+
+    If `again` is 1, the nodes are then divided anew from the same launch: returns the log ratio of both probabilities.
+    """
     s0, s1 = words
+    before, launch = 0.0, np.zeros(rest.size if again else 0, np.int64)
     s0, s1, near = uniform(s0, s1)
     nodes, given = np.empty(rest.size + 2, np.int64), np.zeros(rest.size + 2, np.int64)
     nodes[0], nodes[1], given[1] = anchors[0], anchors[1], 1
@@ -146,13 +151,19 @@ def _divide(
         given[t + 2] = apart > 0.0 if apart != 0.0 else u < 0.5
     leaving, entering, unseen = network
     concentration, free = 0.0 if model[3] else model[4], np.empty(0, np.int64)
-    for number in range(_LAUNCH + 2):
-        last = number == _LAUNCH + 1
+    for number in range(_LAUNCH + 2 + 2 * again):
+        chosen = free
+        if number == 0:
+            chosen = given
+        elif number == _LAUNCH + 1:
+            chosen = sides
+        elif number == _LAUNCH + 2:
+            chosen = launch
         s0, s1, found = scan(
             s0,
             s1,
             nodes if number == 0 else rest,
-            given if number == 0 else (sides if last else free),
+            chosen,
             some,
             leaving,
             entering,
@@ -165,7 +176,11 @@ def _divide(
         )
         if rest.size == 0:
             return s0, s1, 0.0
-    return s0, s1, found
+        for t in range(launch.size if number == _LAUNCH else 0):
+            launch[t] = state[0][rest[t]] == some[1]
+        if number == _LAUNCH + 1:
+            before = found
+    return s0, s1, before - found if again else found
 
 
 @called
@@ -262,7 +277,7 @@ def _split(
     before = _touching(r, some[1], state, model)
     s0, s1, i, j, rest = _anchored((s0, s1), r, r, state)
     free = np.empty(0, np.int64)
-    s0, s1, chance = _divide((s0, s1), (i, j), some, rest, free, network, state, rows, model)
+    s0, s1, chance = _divide((s0, s1), (i, j), some, rest, free, 0, network, state, rows, model)
     after = _touching(r, some[1], state, model)
     forward = math.log(2.0) - math.log(z.size) - math.log(size - 1.0) + chance
     return s0, s1, after - before + _chosen(r, some[1], state, model) - forward
@@ -270,9 +285,9 @@ def _split(
 
 @called
 def _merge(
-    words: Words, network: tuple[Rows, Rows, Unseen], state: State, rows: np.ndarray, model: Model
+    words: Words, again: int, network: tuple[Rows, Rows, Unseen], state: State, rows: np.ndarray, model: Model
 ) -> tuple[uint64, uint64, float]:
-    """Merge two blocks; returns its part of the log acceptance ratio, -inf if it is impossible."""
+    """Merge two blocks, or divide their nodes again; returns the log acceptance ratio, -inf if it is impossible."""
     s0, s1 = words
     z, sizes, edges, _, sums = state
     s0, s1, r = _nth(s0, s1, 1, sizes)
@@ -294,7 +309,10 @@ def _merge(
     sides = np.empty(rest.size, np.int64)
     for t in range(rest.size):
         sides[t] = z[rest[t]] == s
-    s0, s1, chance = _divide((s0, s1), (i, j), some, rest, sides, network, state, rows, model)
+    s0, s1, chance = _divide((s0, s1), (i, j), some, rest, sides, again, network, state, rows, model)
+    if again:
+        change = _touching(r, s, state, model) - before
+        return s0, s1, change + _chosen(r, s, state, model) - forward + chance
     between = edges[r, s]
     for t in range(sizes.size):
         edges[r, t] += edges[s, t]
@@ -326,14 +344,14 @@ def propose(
     model: Model,
     seed: Words,
 ) -> bool:
-    """Propose a split, a merge or both; returns whether to keep the new state. `rows` (N, d) are places of nodes."""
+    """Propose a split or a merge; returns whether to keep the new state. `rows` (N, d) are places of nodes."""
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     network = (leaving, entering, unseen)
-    s0, s1, kind = _place(s0, s1, 3)
+    s0, s1, kind = _place(s0, s1, 4)
     ratio = 0.0
     if kind != _SPLIT:
-        s0, s1, ratio = _merge((s0, s1), network, state, rows, model)
-    if kind != _MERGE and ratio > -math.inf:
+        s0, s1, ratio = _merge((s0, s1), 1 if kind == _AGAIN else 0, network, state, rows, model)
+    if (kind == _SPLIT or kind == _BOTH) and ratio > -math.inf:
         s0, s1, more = _split((s0, s1), network, state, rows, model)
         ratio += more
     s0, s1, u = uniform(s0, s1)

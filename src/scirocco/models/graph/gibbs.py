@@ -27,7 +27,7 @@ from scirocco.models.graph.edges import Array, Graph
 _STREAMS = 16  # purposes of random numbers in a step
 _LEAST = 1e-300
 _RUN = 64  # nodes in a row of memory
-_SPLITS = 10  # proposals in a pass to split and merge whole blocks
+_SPLITS = 20  # proposals in a pass to split and merge whole blocks
 
 
 @functools.cache
