@@ -1,4 +1,4 @@
-"""Block models: the enumerated posterior of small networks, and Geweke's test of the joint distribution."""
+"""Block models: the enumerated posterior of small networks, and their joint distribution with the prior's draws."""
 
 from __future__ import annotations
 
@@ -110,6 +110,19 @@ def propensities(rng, z, shape, count):
     return out
 
 
+def blocks_of_prior(rng, prior):
+    """Blocks of all nodes, one after the other."""
+    z = []
+    for _ in range(N):
+        sizes = np.bincount(z, minlength=prior.num_blocks).astype(float)
+        if prior.process:
+            sizes[np.flatnonzero(sizes == 0)[0]] = prior.concentration
+        else:
+            sizes += prior.concentration
+        z.append(int(rng.choice(prior.num_blocks, p=sizes / sizes.sum())))
+    return np.array(z)
+
+
 def features(prior, z):
     """Blocks (labels of a Dirichlet process have no meaning), pairs in the same block, and the number of blocks."""
     same = np.stack([z[:, i] == z[:, j] for i, j in itertools.combinations(range(N), 2)], axis=1)
@@ -163,31 +176,32 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
 
 @pytest.mark.parametrize("kind", ["degree-corrected", "degree-corrected process"])
 def test_joint_distribution_is_the_prior_times_the_likelihood(kind, seed):
-    """Geweke (2004): edges given all else, then a step of the chain, leave the prior unchanged."""
+    """Independent copies: everything from the prior, edges, then two steps of the chain."""
     prior, graph, unseen = problem(kind)
-    rng = np.random.default_rng([seed, 5])
-    chain = chain_of(prior, graph, unseen, seed, N)
-    chain.advance(1)
-    pairs, found = observed(graph, unseen), []
     a, c, d, num = prior.concentration, prior.edges, prior.pairs, prior.num_blocks
-    for _ in range(2_400):
-        blocks = chain.blocks
-        z, theta = blocks.z, blocks.propensities(rng)[:, 0]
-        i, j = pairs.T
-        edges = rng.poisson(theta[i] * theta[j] * chain.rates[z[i], z[j]])
-        net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
-        chain.net, chain.blocks = net, Blocks(prior, net, z, blocks.counts)
-        chain.advance(1)
-        z, rates = chain.blocks.z, chain.rates[chain.blocks.z[[0, 0]], chain.blocks.z[[0, 1]]]
-        small = np.exp(-d * rates)  # bounded: rates have heavy tails
-        alone = np.bincount(z, minlength=num).max() == N
-        found.append([z[0] == z[1], alone, small[0], small[0] ** 3, small[1]])
+    rng = np.random.default_rng([seed, 5])
+    chain = chain_of(prior, graph, unseen, seed)
+    net, (i, j) = chain.net, observed(graph, unseen).T
+    halves = np.where(net.first == net.second, 0.5, 1.0)
+    found = np.empty((2_000, 5))
+    for number in range(len(found)):
+        z = blocks_of_prior(rng, prior)
+        theta = propensities(rng, z, prior.shape, 1)[0]
+        rates = prior.draw(rng, np.zeros((num, num)), np.zeros((num, num)), False)
+        edges = rng.poisson(theta[i] * theta[j] * rates[z[i], z[j]])
+        hidden = theta[net.first] * theta[net.second] * rates[z[net.first], z[net.second]] * halves
+        chain.net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
+        steps = np.array([2 * number, 0, 0])
+        chain.restore({"blocks": z, "counts": rng.poisson(hidden), "block_matrix": rates, "steps": steps})
+        chain.advance(2)
+        z = chain.blocks.z
+        within, alone = chain.rates[z[0], z[0]], np.bincount(z, minlength=num).max() == N
+        found[number] = [z[0] == z[1], alone, within, within**2, chain.rates[z[0], z[1]]]
     if prior.process:
         together, whole = 1 / (1 + a), np.log(a) + gammaln(N) + gammaln(a) - gammaln(a + N)
     else:
         together = (a + 1) / (num * a + 1)
         whole = np.log(num) + gammaln(num * a) - gammaln(num * a + N) + gammaln(a + N) - gammaln(a)
-    expected = [together, np.exp(whole), 2.0**-c, 4.0**-c, 2.0**-c]
-    batches = np.array(found, float).reshape(BATCHES, -1, 5).mean(axis=1)
-    z = (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(BATCHES))
+    expected = [together, np.exp(whole), c / d, c * (c + 1) / d**2, c / d]
+    z = (found.mean(axis=0) - expected) / (found.std(axis=0, ddof=1) / np.sqrt(len(found)))
     assert np.abs(z).max() < 5

@@ -69,7 +69,7 @@ class TopicChain:
             self.batches = CorpusBatches(corpus, self.seed, settings.growth)
         self.engine: Any
         if blocks is not None:
-            self.engine = ArrayChain(blocks, settings)
+            self.engine = ArrayChain(blocks, settings, guide)
         elif settings.memory == "documents":
             assert not isinstance(corpus, DocumentStream)
             self.engine = CollapsedChain(corpus, settings, guide)
@@ -86,8 +86,16 @@ class TopicChain:
         """Take the topics and the number of steps of another chain without memory; `take_over` gives documents."""
         self.engine.restore(state)
         self.step = int(state["steps"][0])
+        self.vocabulary_size = len(state["topics.theta"])
         if isinstance(self.batches, CorpusBatches) and len(state["supply"]) == len(self.batches.state()):
             self.batches.epoch = int(state["supply"][0])
+
+    def extend(self, num_words: int) -> None:
+        """Add words to the vocabulary, so that it has `num_words`; only without memory, with SCIR or SCIR-CV."""
+        new = num_words - self.vocabulary_size
+        if new > 0:
+            self.engine.extend(num_words, new, self._words(TopicPurpose.CONTINUED))
+            self.vocabulary_size = num_words
 
     def advance(self, num_steps: int) -> None:
         """Run `num_steps` steps."""
@@ -394,7 +402,7 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 
 
 def as_stored(store: str | os.PathLike[str] | None, params: dict[str, Any]) -> dict[str, Any]:
-    """Choices that a resumed fit makes again: the sampler, and the host, even if there is an accelerator."""
+    """Choices that a resumed fit makes again: the sampler, the batch, and the host, even if there is an accelerator."""
     if store is None or not holds_run(store):
         return {}
     record, _ = records.read(open_stored(store))
@@ -403,4 +411,6 @@ def as_stored(store: str | os.PathLike[str] | None, params: dict[str, Any]) -> d
         found["device"] = HOST
     if params["sampler"] == "auto" and "sampler" in record.configuration:
         found["sampler"] = record.configuration["sampler"]
+    if params["batch_size"] is None and "batch_size" in record.configuration:
+        found["batch_size"] = record.configuration["batch_size"]
     return found
