@@ -14,16 +14,12 @@ large     two chains; time counts everything after the network is read. Goal: wi
           minutes on two cores.
 links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
           with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
-<<<<<<< HEAD
           environment: partitions of leidenalg, igraph and graspologic, whose links are scored by a model with their
           blocks, or by products of latent positions.
 chains    also prints how probable the departments are as blocks, beside the draws.
-=======
-          environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
 samplers  a fifth of the edges held out with as many pairs without one: the step size of each sampler, from the same
           five, is chosen on one half, and scored on the other. Five seeds; all have the same number of passes. The
           second perplexity is given that half of the pairs are linked, see `_perplexities`.
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -44,11 +40,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 import scirocco as sc
-<<<<<<< HEAD
 from scirocco.diagnostics import rhat
-=======
 from scirocco.models.graph import mixed_chains, mmsb
->>>>>>> main
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
 from scirocco.models.graph.starts import Starts
@@ -516,14 +509,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-<<<<<<< HEAD
-    parser.add_argument("what", choices=("steps", "large", "chains", "coverage", "links", "samplers"))
+    parser.add_argument(
+        "what", choices=("steps", "large", "chains", "coverage", "links", "kinds", "samplers")
+    )
     parser.add_argument(
         "--unknown", action="store_true", help="large, chains: the number of blocks is unknown"
     )
-=======
-    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "kinds", "samplers"))
->>>>>>> main
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)
