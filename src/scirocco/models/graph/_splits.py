@@ -134,7 +134,7 @@ def _divide(
 ) -> tuple[uint64, uint64, float]:
     """Divide nodes between two blocks; returns the log probability of the division, or of `sides` if it has any.
 
-    If `again` is 1, the nodes are then divided once more from the same launch: returns the log ratio of both probabilities.
+    If `again` is 1, the nodes are then divided once more from the same launch: returns the log ratio of the two.
     """
     s0, s1 = words
     before, launch = 0.0, np.zeros(rest.size if again else 0, np.int64)
