@@ -133,7 +133,9 @@ def features(prior, z):
 
 def chain_of(prior, graph, unseen, seed, batch=3):
     net = network(graph, prior, unseen)
-    return BlockChain(prior, net, Starts(prior, net, 0, 0), batch, seed, 0)
+    chain = BlockChain(prior, net, Starts(prior, net, 0, 0), batch, seed, 0)
+    chain.proposals = 6  # enough for five nodes
+    return chain
 
 
 def test_merges_change_the_density_by_what_starts_expect(seed):
