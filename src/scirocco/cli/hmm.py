@@ -212,7 +212,7 @@ def _open(path: Path) -> tuple[HMM, str]:
 
 
 def _show(path: Path, interval: float, as_json: bool) -> None:
-    from scirocco._console import print_table
+    from scirocco._console import print_table, print_wrapped
     from scirocco.diagnostics.intervals import widest
 
     model, status = _open(path)
@@ -249,6 +249,7 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
         ]
         for j in range(len(table))
     ]
+    print_wrapped("share: of time, in the long run; dwell: expected steps of a visit.")
     print_table("transitions", ["from", *(f"to {k}" for k in range(len(table)))], rows, right=(0,))
 
 

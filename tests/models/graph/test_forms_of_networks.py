@@ -130,3 +130,12 @@ def test_tables_and_series_in_files(tmp_path):
             read_table(path, columns)
     with pytest.raises(InvalidTypeError, match="got dates or times"):
         read_series(np.array(["2020-01-01"], "datetime64[D]"))
+
+
+@pytest.mark.parametrize("kind", ["StochasticBlockModel", "MixedMembership"])
+def test_presets(kind):
+    model = getattr(sc.models, kind)
+    for name, known in model._presets.items():
+        assert model.preset(name, 3, num_chains=1).get_params().items() >= (known | {"num_chains": 1}).items()
+    with pytest.raises(InvalidValueError, match="`preset` must be one of"):
+        model.preset("nobody1900")

@@ -145,15 +145,27 @@ def fitted(how=None, **options):
 
 @quiet
 @pytest.mark.compile
-def test_stochastic_gradients_are_resumed_bit_for_bit(tmp_path):
-    how, options = {"store": tmp_path / "part"}, {"num_burnin": 0, "sampler": "scir_cv", "batch_size": 11}
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"sampler": "scir_cv"},
+        {"kind": "general", "directed": True},
+        {"kind": "general", "sampler": "scir_cv"},
+        {"degree_corrected": False},
+        {"degree_corrected": False, "kind": "general", "sampler": "scir_cv"},
+    ],
+)
+def test_chains_of_all_kinds_are_resumed_bit_for_bit(kind, tmp_path):
+    how, options = {"store": tmp_path / "part"}, {"num_burnin": 0, "batch_size": 11} | kind
     fitted(how | {"callbacks": [lambda told: told.stop()]}, **options)
     fitted(how | {"resume": True}, **options)
     whole = fitted(**options)
     again = sc.models.load(tmp_path / "part")
-    np.testing.assert_array_equal(again.draws_["weights"], whole.draws_["weights"])
+    for name, values in whole.draws_.items():
+        np.testing.assert_array_equal(again.draws_[name], values)
     right = (whole.labels_ == TRUTH).mean()
     assert max(right, 1 - right) > 0.8
+    assert whole.block_matrix(0.9).mean.shape == (2, 2)
 
 
 @quiet

@@ -12,7 +12,7 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 from scirocco.diffusions.host import _random
 from scirocco.models.graph import _mmsb
 from scirocco.models.graph.edges import read
-from scirocco.models.graph.gibbs import Prior, network
+from scirocco.models.graph.gibbs import Prior, network, seed_words
 from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
 from scirocco.models.graph.mmsb import RoleChain, RoleLangevinChain, Roles
 
@@ -114,6 +114,7 @@ def drawn_by(chain, count, again):
     return features(*(np.array(part) for part in zip(*found, strict=True)))
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_small_networks_have_the_posterior_of_weighted_draws_from_the_prior(name, seed):
     form, directed = FORMS[name]
@@ -125,6 +126,96 @@ def test_small_networks_have_the_posterior_of_weighted_draws_from_the_prior(name
     expected, error = weighted(seed, form, directed)
     drawn = drawn_by(chain, 2_400, "directed" in name)
     assert np.abs(z_scores(drawn, expected, error)).max() < 5
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_memberships_of_a_node_have_their_conditional_distribution(directed, seed):
+    """Those of one of two communities, by quadrature, given memberships of other nodes and strong links."""
+    graph, net = net_of(directed)
+    chain = RoleChain(net, Roles(K, 0.7, 0.8, 2.0, True), N, seed, 0)
+    chain.pi = np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.05, 0.95]])
+    chain.matrix = np.array([[0.95, 0.2], [0.6 if directed else 0.2, 0.5]])
+    chain._tabulate()
+    x = (np.arange(20_000) + 0.5) / 20_000
+    own, logs = np.stack([x, 1 - x], axis=1), -0.3 * (np.log(x) + np.log1p(-x))
+    linked = set(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
+    for i, j in observed(directed).tolist():
+        if 0 in (i, j):
+            p = own @ chain.matrix @ chain.pi[j] if i == 0 else own @ chain.matrix.T @ chain.pi[i]
+            logs += np.log(p if (i, j) in linked else 1 - p)
+    share = np.exp(logs - logs.max())
+    expected = np.array([share @ x, share @ x**2]) / share.sum()
+    drawn = np.empty((20_000, 2))
+    for number in range(len(drawn)):
+        chain.number = number
+        chain._update(np.array([0]))
+        drawn[number] = chain.pi[0, 0], chain.pi[0, 0] ** 2
+    assert np.abs(z_scores(drawn, expected)).max() < 5
+    expected, found = np.zeros((2, K, K)), np.zeros((2_000, 2, K, K))
+    for i, j in observed(directed).tolist():
+        odds = np.where((i, j) in linked, chain.matrix, 1 - chain.matrix)
+        both = chain.pi[i][:, None] * odds * chain.pi[j]
+        expected[int((i, j) not in linked)] += both / both.sum()
+    for number, counts in enumerate(found):
+        words = seed_words((seed, number))
+        tables = np.zeros((2, K, K), np.int64)
+        _mmsb.roles(net.leaving, chain._unseen, chain._state, *tables, np.zeros(N, np.int64), words)
+        counts[:] = tables
+    if not directed:
+        expected, found = (x + np.moveaxis(x, -1, -2) for x in (expected, found))
+    assert np.abs(z_scores(found.reshape(2_000, -1), expected.ravel())).max() < 5
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_block_matrices_are_drawn_given_units_and_pairs(directed, seed):
+    """Shapes and rates, or both shapes, by loops over all pairs and their roles."""
+    _, net = net_of(directed, True)
+    chain = MixedChain(net, units(net), GENERAL, N, seed, 0)
+    chain.advance(3)
+    rng, once = np.random.default_rng(seed), np.ones((K, K)) if directed else np.triu(np.ones((K, K)))
+    count, exposed = np.zeros((K, K)), np.zeros((K, K))
+    for k, n in zip(chain.colours.tolist(), chain.others.tolist(), strict=True):
+        count[(k, n) if directed else (min(k, n), max(k, n))] += 1
+    goals = chain.weights * chain.receive[:, None] if directed else chain.weights
+    linked, apart, ones, zeros = np.zeros((4, K, K))
+    for i, j in observed(directed).tolist():
+        for k, n in itertools.product(range(K), repeat=2):
+            exposed[(k, n) if directed else (min(k, n), max(k, n))] += chain.weights[i, k] * goals[j, n]
+        (k, n), is_linked = rng.integers(0, K, 2), rng.random() < 0.5
+        table, true = (linked, ones) if is_linked else (apart, zeros)
+        table[k, n] += 1
+        true[(k, n) if directed else (min(k, n), max(k, n))] += 1
+        if not directed:
+            table[n, k] += 1  # from the other end
+    shapes, rates = chain._of_matrix(chain.pairs if directed else chain.pairs + chain.pairs.T)
+    np.testing.assert_allclose(once * shapes, once * (GENERAL.edges + count))
+    np.testing.assert_allclose(once * rates, once * (GENERAL.pairs + exposed))
+    for general in (True, False):
+        form = Roles(K, 0.7, 0.8, 2.0, general)
+        found = RoleChain(net, form, N, seed, 0)._shapes(linked, apart)
+        for shape, true, prior in zip(found, (ones, zeros), (0.8, 1.2), strict=True):
+            rest = true.sum() - np.trace(true)
+            expected = once * (prior + true) if general else prior + np.append(np.diag(true), rest)
+            np.testing.assert_allclose(once * shape if general else shape[0], expected)
+
+
+def test_chains_that_continue_draw_the_communities_of_all_edges(seed):
+    _, net = net_of(True, True)
+    chain = MixedChain(net, units(net), GENERAL, N, seed, 0)
+    chain.advance(1)
+    rng, found = np.random.default_rng([seed, 4]), np.empty((2_000, N * K + K * K))
+    expected, pairs = np.zeros((N, K)), np.zeros((K, K))
+    for i, j in EDGES:
+        both = chain.weights[i][:, None] * chain.matrix * chain.weights[j]
+        both /= both.sum()
+        pairs += both
+        expected[i] += both.sum(axis=1)
+        expected[j] += both.sum(axis=0)
+    for number in range(len(found)):
+        chain._recall(rng)
+        found[number] = [*chain.counts.ravel(), *chain.pairs.ravel()]
+    error = found.std(axis=0, ddof=1) / np.sqrt(len(found)) + 1e-3
+    assert (np.abs(found.mean(axis=0) - [*expected.ravel(), *pairs.ravel()]) / error).max() < 5
 
 
 @pytest.mark.parametrize("directed", [False, True])

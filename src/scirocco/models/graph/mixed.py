@@ -107,6 +107,12 @@ class MixedMembership(Memberships, Growing):
         "`co_membership` and `predict_proba` average over all of them."
     )
     _estimator_type: ClassVar[str | None] = "clusterer"
+    _presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "airoldi2008": {"kind": "general", "degree_corrected": False},
+        "li2016": {"degree_corrected": False, "sampler": "sgrld"},
+        "baker2018": {"degree_corrected": False, "sampler": "scir"},
+        "barile2024": {"degree_corrected": False, "sampler": "scir_cv"},
+    }
 
     def __init__(
         self,

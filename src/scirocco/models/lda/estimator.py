@@ -62,8 +62,8 @@ class LDA(fits.Conventions, Incremental):
     memory
         "documents", "none", or "auto": documents with "gibbs" and "scir", none with the others and for streams.
     batch_size
-        Number of documents in a batch, which is a step. None: 500; with "gibbs" all documents, or as many as have 10⁶
-        tokens.
+        Number of documents in a batch, which is a step. None: 500; with "gibbs" all documents, or as many as have 1.5
+        million tokens.
     local
         The local step without memory: "gibbs" (compiled, CPU), "parallel" (JAX, for accelerators), "cvb0"
         (deterministic, biased, fast to start), or "auto": depends on the device.

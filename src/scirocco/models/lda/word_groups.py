@@ -6,19 +6,21 @@ S_jk = Σ_{w in j} ω_wk are drawn, (S_1k, ..., S_Gk) | z ~ Dirichlet(βV_j + n_
 .. math:: P(z = k | all other tokens) ∝ (α_k + n_dk) S_jk (β + n_wk) / (βV_j + n_jk), \qquad w ∈ j,
 
 depends only on tokens of the same document and on tokens of words of the same group. So the blocks (i, i + r mod G),
-i = 1, ..., G, are processed in parallel, for r = 1, ..., G one after the other. G depends on the number of tokens
+i = 1, ..., G, can be processed in parallel, for r = 1, ..., G one after the other. G depends on the number of tokens
 and not on the number of threads, and every block has its own random numbers: so have the draws. With G = 1, S = 1.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.diffusions.host._threads import run_blocks
+from scirocco.diffusions.host._threads import available_cores, run_blocks
 
 _MOST_GROUPS = 16
 _BLOCK_TOKENS = 6_000  # of a block, about 0.3 ms: threads meet after each row of blocks
@@ -113,20 +115,40 @@ class WordGroups:
         run_blocks(some, self.num, threads)
 
     def sweep(
-        self,
-        work: Callable[[Block, Array], object],
-        layout: Layout,
-        masses: Array,
-        threads: int | None,
+        self, work: Callable[[Block, Array], object], layout: Layout, masses: Array, threads: int | None
     ) -> None:
-        """Call `work` for all G² blocks, with the masses of its group."""
-        bounds = layout.bounds
-        for turn in range(self.num):
+        """Call `work` for all G² blocks, with the masses of its group.
 
-            def some(first: int, end: int, turn: int = turn) -> None:
-                for i in range(first, end):
-                    group = (i + turn) % self.num
-                    place, stream = int(layout.places[i, group]), np.uint64(i * self.num + group)
-                    work((int(bounds[i]), int(bounds[i + 1]), group, place, stream), masses[group])
+        Threads take the blocks in their order. A block waits for the earlier blocks of the same documents and of the
+        same words, which have been taken before: so some thread can always go on, however many there are.
+        """
+        turns, changed, broken = [0] * self.num, threading.Condition(), threading.Event()
+        numbers = itertools.count()  # `next` on it is atomic
 
-            run_blocks(some, self.num, threads)
+        def take(first: int, end: int) -> None:
+            try:
+                for number in numbers:
+                    turn, i = divmod(number, self.num)
+                    if turn == self.num:
+                        return
+                    with changed:
+                        while not broken.is_set() and min(turns[i], turns[(i + 1) % self.num]) < turn:
+                            changed.wait()
+                    if broken.is_set():
+                        return
+                    work(*self._block(layout, masses, i, (i + turn) % self.num))
+                    with changed:
+                        turns[i] = turn + 1
+                        changed.notify_all()
+            except BaseException:
+                broken.set()
+                with changed:
+                    changed.notify_all()
+                raise
+
+        most = min(self.num, available_cores() if threads is None else threads)
+        run_blocks(take, most, most)
+
+    def _block(self, layout: Layout, masses: Array, i: int, j: int) -> tuple[Block, Array]:
+        first, end = (int(bound) for bound in layout.bounds[i : i + 2])
+        return (first, end, j, int(layout.places[i, j]), np.uint64(i * self.num + j)), masses[j]
