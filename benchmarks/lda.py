@@ -4,6 +4,7 @@
     python benchmarks/lda.py --seeds 101 102 103
     python benchmarks/lda.py --wikipedia                  # needs the data set, see lda_wikipedia.py
     python benchmarks/lda.py --only ours tomotopy
+    python benchmarks/lda.py --until tomotopy             # when "gibbs" reaches tomotopy's values, on five corpora
     python benchmarks/lda.py --marks 1 2 --seeds 1        # does it run?
 
 One process after another, one thread each, on one core. Every side's topics are saved and then scored by the one scorer
@@ -25,6 +26,7 @@ import environments
 import lda_corpus
 import lda_sides
 import lda_tables
+import lda_until
 import lda_wikipedia
 import numpy as np
 
@@ -55,6 +57,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         choices=("ours", *lda_sides.NAMES),
         help=" ".join(lda_sides.NAMES),
     )
+    parser.add_argument(
+        "--until",
+        choices=("tomotopy",),
+        help='CPU seconds until one state of "gibbs" is as good as this side after 15, 30 and 60 s; with --corpora',
+    )
+    parser.add_argument("--corpora", nargs="+", choices=lda_until.CORPORA, default=list(lda_until.CORPORA))
+    parser.add_argument("--other", metavar="PYTHON", help="an interpreter that has the rivals")
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for topics and scores")
     parser.add_argument("--fresh", action="store_true", help="run again what has been run")
@@ -96,7 +105,7 @@ def corpus_file(desk: lda_sides.Desk, split: lda_corpus.Split) -> Path:
 def synthetic(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """All sides on one corpus."""
     split = lda_corpus.make(seed)
-    desk = lda_sides.Desk(options.folder / f"synthetic-{seed}", options.fresh)
+    desk = lda_sides.Desk(options.folder / f"synthetic-{seed}", options.fresh, options.other)
     corpus = corpus_file(desk, split)
     told = ["--clock", options.clock or "cpu", "--marks", *(options.marks or SYNTHETIC_MARKS)]
     results = {}
@@ -112,7 +121,7 @@ def synthetic(seed: int, options: argparse.Namespace) -> dict[str, Any]:
 def wikipedia(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """All sides on one split; then ours on the first documents alone."""
     split = lda_wikipedia.make(seed, options.data)
-    desk = lda_sides.Desk(options.folder / f"wikipedia-{seed}", options.fresh)
+    desk = lda_sides.Desk(options.folder / f"wikipedia-{seed}", options.fresh, options.other)
     corpus = corpus_file(desk, split)
     told = ["--clock", options.clock or "wall", "--marks"]
     results = {}
@@ -129,6 +138,8 @@ def main() -> int:
     """Run what was asked for, print the tables, write the numbers."""
     options = parse()
     environments.pin_to_one_core()
+    if options.until:
+        return lda_until.main(options)
     seeds = options.seeds or ([0] if options.wikipedia else [lda_corpus.SCORED_SEEDS[0]])
     results = []
     for seed in seeds:

@@ -77,8 +77,8 @@ def chosen(sides: Sequence[Side], only: Sequence[str] | None) -> list[Side]:
 class Desk:
     """A folder in which every side's topics and scores are kept, so that a run can be taken up where it ended."""
 
-    def __init__(self, folder: Path, fresh: bool):
-        self.folder, self.fresh = folder, fresh
+    def __init__(self, folder: Path, fresh: bool, other: str | None = None):
+        self.folder, self.fresh, self.other = folder, fresh, other
         folder.mkdir(parents=True, exist_ok=True)
 
     def topics(self, side: Side, corpus: Path, options: Sequence[Any]) -> Path | None:
@@ -89,7 +89,7 @@ class Desk:
         record = self._record(side.name)
         if out.exists() and not self.fresh and {key: record.get(key) for key in wanted} == wanted:
             return out
-        python = sys.executable if side.where == "ours" else environments.topics_python()
+        python = sys.executable if side.where == "ours" else self.other or environments.topics_python()
         command = [python, str(HERE / side.script), str(corpus), str(out), *words]
         start = time.perf_counter()
         done = subprocess.run(

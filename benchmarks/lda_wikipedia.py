@@ -1,4 +1,4 @@
-"""Wikipedia for the topic-model comparison: 50,000 documents to learn from, 1,000 to be scored on.
+"""Stored corpora for the topic-model comparison: 50,000 documents at most to learn from, 1,000 to be scored on.
 
 Rows with 50 tokens or more, in random order. Every token of a held-out document is hidden with probability 0.1 and
 predicted from the others. The data are looked for in $SCIROCCO_DATA, then in ../shared/data beside the repository.
@@ -14,30 +14,36 @@ import scipy.sparse as sp
 from lda_corpus import Split
 
 LEAST_TOKENS, NUM_DOCUMENTS, NUM_HELD_OUT, HIDDEN = 50, 50_000, 1_000, 0.1
-FILE = "wikipedia/wikipedia_dictnostops.npz"
+FILES = {
+    "wikipedia": "wikipedia/wikipedia_dictnostops.npz",
+    "newsgroups20": "newsgroups20/newsgroups20_dictnostops.npz",
+}
 NUM_WORDS = 7_702
 
 
-def find(folder: Path | None = None) -> Path:
+def find(folder: Path | None = None, name: str = "wikipedia") -> Path:
     """The file, or an end with one line that says where it should be."""
     root = Path(__file__).resolve().parent.parent
     named = [folder] if folder else [Path(p) for p in (os.environ.get("SCIROCCO_DATA"),) if p]
     places = [*named, root.parent / "shared" / "data"]
     for place in places:
-        if (place / FILE).is_file():
-            return place / FILE
+        if (place / FILES[name]).is_file():
+            return place / FILES[name]
     raise SystemExit(
-        f"there is no {FILE} in {' or '.join(map(str, places))}: set SCIROCCO_DATA to the folder with the data sets."
+        f"there is no {FILES[name]} in {' or '.join(map(str, places))}: set SCIROCCO_DATA to the folder with the data "
+        "sets."
     )
 
 
-def make(seed: int, folder: Path | None = None, num_documents: int = NUM_DOCUMENTS) -> Split:
+def make(
+    seed: int, folder: Path | None = None, num_documents: int = NUM_DOCUMENTS, name: str = "wikipedia"
+) -> Split:
     """The split with this seed; no topics are known to be true."""
-    saved = np.load(find(folder))
-    indptr = saved["indptr"]
+    saved = np.load(find(folder, name))
+    indptr, words = saved["indptr"], saved["indices"].astype(np.int32)
+    num_words = max(NUM_WORDS, int(words.max()) + 1)
     everything = sp.csr_array(
-        (saved["counts"].astype(np.int32), saved["indices"].astype(np.int32), indptr),
-        shape=(len(indptr) - 1, NUM_WORDS),
+        (saved["counts"].astype(np.int32), words, indptr), shape=(len(indptr) - 1, num_words)
     )
     rng = np.random.default_rng([seed, 66])
     long = np.flatnonzero(np.asarray(everything.sum(axis=1)).ravel() >= LEAST_TOKENS)
@@ -48,4 +54,4 @@ def make(seed: int, folder: Path | None = None, num_documents: int = NUM_DOCUMEN
     seen.data = held.data - hidden.data
     for part in (hidden, seen):
         part.eliminate_zeros()
-    return Split(train, seen, hidden, np.empty((0, NUM_WORDS), np.float32))
+    return Split(train, seen, hidden, np.empty((0, num_words), np.float32))

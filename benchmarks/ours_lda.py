@@ -8,7 +8,8 @@ corpus is what `lda_corpus.py --save` writes. Compiling is not timed: the kernel
 At a mark three things are kept. `topics` is the point estimate of a user who averages: the mean of E[ω | z] over states
 of the last fifth of the time (of one state as long as the chain grows, because its topics are still merged). `state`
 is E[ω | z] of the last state alone, which is what a Gibbs sampler without averaging has. `states` are up to five of
-those that were averaged, for predictions that are averaged instead; missing ones are NaN.
+those that were averaged, for predictions that are averaged instead; missing ones are NaN. With `--states`, `topics` is
+the last state alone, and nothing else is kept.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def main() -> None:
     parser = lda_marks.arguments(__doc__)
     parser.add_argument("--sampler", default="scir")
     parser.add_argument("--documents", type=int, help="use only the first so many")
+    parser.add_argument("--states", action="store_true", help="keep only the last state at each mark")
     options = parser.parse_args()
     indptr, indices, values, shape = lda_marks.read(options.corpus)
     counts = sp.csr_array((values, indices, indptr), shape=shape)[: options.documents or shape[0]]
@@ -95,8 +97,10 @@ def main() -> None:
     average, going = Average(chain), True
     while going:
         chain.advance(1)
-        average.visit(marks.elapsed())
-        going = marks.look(round(chain.passes * counts.shape[0]), average.topics)
+        if not options.states:
+            average.visit(marks.elapsed())
+        kept = chain.mean if options.states else average.topics
+        going = marks.look(round(chain.passes * counts.shape[0]), kept)
     marks.save(options.out)
 
 

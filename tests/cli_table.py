@@ -38,6 +38,11 @@ COMMANDS = {
     ),
     "hmm fit": ("{table} --out {root}/h --epochs 20 --chains 1 --threads 1", f"{NOWHERE} --out {{root}}/i"),
     "hmm show": ("{states}", NOWHERE),
+    "hmm predict": (
+        "{states} {table} --out {root}/visits.csv",
+        f"{{states}} {NOWHERE} --out {{root}}/v.csv",
+    ),
+    "hmm forecast": ("{states} --steps 2", NOWHERE),
     "network fit": (
         "{edges} --out {root}/n --epochs 20 --chains 1 --mixed",
         f"{NOWHERE} --out {{root}}/o",
@@ -49,7 +54,7 @@ COMMANDS = {
     ),
 }
 FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict", "hmm show")
-FITTED += ("network show", "network predict")
+FITTED += ("hmm predict", "hmm forecast", "network show", "network predict")
 NUMBA = (*FITTED, "topics fit", "cluster fit", "hmm fit", "network fit")
 # 60 draws are too few, and `diagnose` says so
 GOOD_STATUS = dict.fromkeys(COMMANDS, 0) | {"diagnose": 1}

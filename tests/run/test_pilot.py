@@ -144,3 +144,17 @@ def test_rows_of_a_score(rows, numbers, size, wanted):
     table = SimpleNamespace(num_rows=rows, row_spec=spec)
     model = sc.Model(lambda params, row: 0.0)
     assert min(rows, scores._scored_rows(model, table, size)) == wanted
+
+
+@pytest.mark.parametrize(("num", "spread"), [(1_000, 1_000.0), (250_000, 40.0)])
+def test_the_plain_call_when_the_data_contradict_the_scale_of_the_errors(num, spread, seed):
+    """Log densities of 10^8, whose rounding errors exceed their changes; squared gradients far above the curvature."""
+    x = np.random.default_rng([seed, 3]).normal(3.0, spread, num).astype(np.float32)
+    model = sc.Model(lambda p, row: -0.5 * (row - p) ** 2, lambda p: -0.5 * (p / 1e4) ** 2)
+    run = sc.sample(model, x, 0.0, num_samples=500, seed=seed, progress=False)
+    assert "NUTS" not in run.preparation["chosen"]
+    scaled = (np.asarray(run.draws, np.float64) - x.mean(dtype=np.float64)) * np.sqrt(num)
+    effective = float(run.summary()["ess_bulk"].iloc[0])
+    assert effective > 1_000
+    assert abs(scaled.mean()) < 5 / np.sqrt(effective) + 0.05
+    assert abs(scaled.std() - 1) < 5 / np.sqrt(2 * effective) + 0.03

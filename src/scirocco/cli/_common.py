@@ -67,6 +67,24 @@ def check_fit(out: Path | None, length: Length, resume: bool, overwrite: bool) -
     refuse_unless_free(out, overwrite)
 
 
+def names_of(columns: str | None) -> list[str] | None:
+    """The names in an option such as --columns x,y; None without one."""
+    if columns is None:
+        return None
+    return [name.strip() for name in columns.split(",") if name.strip()]
+
+
+def counted(number: int, unit: str) -> str:
+    """A number and its unit."""
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+
+
+def check_source(path: Path) -> None:
+    """Reject a table that is not there, before anything slow is imported."""
+    if not path.expanduser().exists():
+        raise InvalidValueError(f"there is no file {path}.")
+
+
 def interrupted_early(out: Path) -> bool:
     """Whether there is a run that was interrupted in its burn-in: nothing to show, but it can be resumed."""
     from scirocco.store import holds_run, open_stored

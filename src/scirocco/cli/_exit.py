@@ -147,6 +147,15 @@ _OPTIONS = (
     (re.compile(r"\bnum_samples=(\d+)"), r"--num-samples \1"),
     (re.compile(r"\bcolumn=(\.\.\.|'[^']*')"), "--column NAME"),
     (re.compile(r'\bencoding="'), '--encoding "'),
+    (re.compile(r'\b(emissions|likelihood|sampler|device)="(\w+)"'), r"--\1 \2"),
+    (re.compile(r"`(?:num_)?(blocks|states|starts|emissions|likelihood|sampler|sticky|by)`(?!=)"), r"--\1"),
+    (re.compile(r"`num_communities`"), "--blocks"),
+    (re.compile(r"\(num_epochs\)"), "(--epochs)"),
+    (re.compile(r"`co_membership` and `predict_proba` average"), "`scirocco network predict` averages"),
+    (re.compile(r"`by`='([^']*)'"), r"--by \1"),
+    (re.compile(r"\bpass directed=True"), "pass --directed"),
+    (re.compile(r"\bpass degree_corrected=False"), "pass --plain"),
+    (re.compile(r"\btable\[\[.*?\]\], on the command line "), ""),
 )
 
 

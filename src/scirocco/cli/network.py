@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 network_app = typer.Typer(
     help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run",
 )
-_EDGES = "CSV, TSV, Parquet, Arrow or .npy: source, target, and a third column if edges have weights."
+_EDGES = "CSV, TSV, text, Parquet, Arrow or .npy: source, target, and a third column if edges have weights."
+_COLUMNS = typer.Option(
+    "--columns",
+    metavar="NAMES",
+    help="Columns to use: source,target or source,target,weight. All by default.",
+)
+_NOTES = {
+    "share": "of the nodes, of communities of the edges",
+    "inside": "edges per pair of its nodes",
+    "next": "the other block with most edges per pair",
+    "members": "nodes with a membership of 0.1 or more",
+}
 
 
 @network_app.command("fit")
@@ -30,14 +41,27 @@ def network_fit(
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
     ],
+    columns: Annotated[str | None, _COLUMNS] = None,
     blocks: Annotated[int, typer.Option("--blocks", min=1, help="Number of blocks or communities.")] = 2,
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
+    ] = False,
+    general: Annotated[
+        bool, typer.Option("--general", help="With --mixed: communities also have edges between them.")
     ] = False,
     directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Without propensities of nodes (not degree-corrected).")
     ] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="Model of a paper: holland1983, nowicki2001, karrer2011; with --mixed airoldi2008, li2016, "
+            "baker2018, barile2024.",
+        ),
+    ] = None,
     likelihood: Annotated[
         str | None,
         typer.Option(
@@ -64,8 +88,9 @@ def network_fit(
 
     Example: scirocco network fit mails.csv --blocks 20 --directed --out mails-run
     """
+    _common.check_source(data)
     from scirocco.models import MixedMembership, StochasticBlockModel
-    from scirocco.models.graph.edges import read_table
+    from scirocco.models.inputs.files import read_table
 
     length = _common.Length(steps, epochs, seconds)
     _common.check_fit(out, length, resume, overwrite)
@@ -77,13 +102,20 @@ def network_fit(
         "degree_corrected": False if plain else None,
     }
     given = {name: value for name, value in {**options, **of_blocks}.items() if value is not None}
-    if mixed and set(given) & set(of_blocks):
-        raise InvalidValueError("--mixed has no --likelihood, --starts, --directed and --plain: remove them.")
+    if mixed and starts is not None:
+        raise InvalidValueError("--mixed has no --starts: remove it.")
+    if general and not mixed:
+        raise InvalidValueError("--general is for --mixed: block models always have edges between blocks.")
+    if general:
+        given["kind"] = "general"
     kind = MixedMembership if mixed else StochasticBlockModel
-    model: Model = kind(blocks, num_chains=chains, seed=seed, **given)
-    table = read_table(data)
+    given |= {"num_chains": chains, "seed": seed}
+    model: Model = kind(blocks, **given) if preset is None else kind.preset(preset, blocks, **given)
+    table = read_table(data, _common.names_of(columns))
     if not as_json:
-        say(f"{len(table):,} rows of edges, {blocks} {'communities' if mixed else 'blocks'}", flush=True)
+        weights = f" with weights in the column {table.columns[2]}" if table.shape[1] == 3 else ""
+        told = ("communities" if blocks > 1 else "community") if mixed else f"block{'s' * (blocks > 1)}"
+        say(f"{_common.counted(len(table), 'row')} of edges{weights}, {blocks} {told}", flush=True)
     try:
         with ending_with_its_draws():
             model.fit(table, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
@@ -135,6 +167,7 @@ def network_predict(
             "--out", metavar="FILE.csv", help="File to write; one line per pair.", show_default=False
         ),
     ],
+    columns: Annotated[str | None, _COLUMNS] = None,
     overwrite: Annotated[bool, _common.REPLACE] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -142,13 +175,12 @@ def network_predict(
 
     Example: scirocco network predict run pairs.csv --out links.csv
     """
-    import pandas as pd
-
-    from scirocco.models.graph.edges import read_table
+    _common.check_source(pairs)
+    from scirocco.models.inputs.files import read_table
 
     _common.check_target(out, (".csv",), overwrite)
     model, _ = _open(run)
-    table = pd.DataFrame(read_table(pairs))
+    table = read_table(pairs, _common.names_of(columns))
     found = model.predict_proba(table)
     told = table.assign(probability=found, same_block=model.co_membership(table))
     write_whole(out, told.to_csv(index=False))
@@ -170,7 +202,7 @@ def _open(path: Path) -> tuple[Model, str]:
 
 
 def _show(path: Path, interval: float, as_json: bool) -> Model:
-    from scirocco._console import print_table
+    from scirocco._console import print_table, print_wrapped
     from scirocco.diagnostics.intervals import widest
 
     model, status = _open(path)
@@ -201,6 +233,10 @@ def _show(path: Path, interval: float, as_json: bool) -> Model:
         f"{100 * interval:g} % intervals"
     )
     print_table(title, [unit, *names], rows, right=(0,))
+    print_wrapped("; ".join(f"{name}: {_NOTES[name]}" for name in names if name in _NOTES) + ".")
+    print_wrapped(
+        f"Every node: scirocco network show {path} --nodes FILE.csv. Pictures: scirocco report {path}."
+    )
     return model
 
 

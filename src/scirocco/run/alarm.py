@@ -13,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
@@ -83,25 +84,25 @@ def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int
     per_chain = jax.tree.leaves(some)[0].shape[1]
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), some)
     positions = jax.tree.map(np.asarray, jax.vmap(model.unconstrain)(flat))
-    centre = jax.tree.map(_repeated_mean, positions)
-    here, there = _scores_at(model, table, (positions, centre), seed)
+    centre = jax.tree.map(_mean, positions)
+    changes = _changes_at(model, table, positions, centre, seed)
     x, middle = _matrix(positions), _matrix(centre)
     with np.errstate(over="ignore", invalid="ignore"):
-        products = (middle - x) * (here - there) / temperature
+        products = (middle - x) * changes / temperature
     good = np.isfinite(products).all(axis=1)
     if good.sum() < max(_FEWEST, len(x) // 2):
         return None
     return _worst(some, x[good], products[good], np.flatnonzero(good) // per_chain)
 
 
-def _repeated_mean(leaf: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(leaf.astype(np.float64).mean(axis=0).astype(leaf.dtype), leaf.shape)
+def _mean(leaf: np.ndarray) -> np.ndarray:
+    return leaf.astype(np.float64).mean(axis=0, keepdims=True).astype(leaf.dtype)
 
 
-def _scores_at(model: Model, table: Table, places: tuple[Params, ...], seed: int) -> list[np.ndarray]:
-    """∇ log posterior at each of some places, from a few random rows: other rows for each draw, the same everywhere."""
-    count, size = jax.tree.leaves(places[0])[0].shape[0], _tree.size(places[0])
-    size //= count
+def _changes_at(model: Model, table: Table, positions: Params, centre: Params, seed: int) -> np.ndarray:
+    """∇ log posterior at each position less that at the centre, from a few random rows, others for each position."""
+    count = jax.tree.leaves(positions)[0].shape[0]
+    size = _tree.size(centre)
     per_draw = min(table.num_rows, int(np.clip(size, _ROWS, _MOST_ROWS)))
     rng = np.random.default_rng([seed, SeedPurpose.ALARM])
     if isinstance(table, Resident):
@@ -114,14 +115,13 @@ def _scores_at(model: Model, table: Table, places: tuple[Params, ...], seed: int
         index[:] = np.arange(per_draw)
     width = max(size, _tree.size(table.row_spec))
     at_once = min(_AT_ONCE, max(1, _NUMBERS // 4 // (per_draw * width)))
-    found = []
-    for place in places:
-        parts = [
-            _scores(model, table.num_rows, _cut(place, begin, at_once), rows, _cut(index, begin, at_once))
-            for begin in range(0, count, at_once)
-        ]
-        found.append(np.concatenate([_matrix(part) for part in parts])[:count])
-    return found
+    parts = [
+        _changes(
+            model, table.num_rows, _cut(positions, begin, at_once), centre, rows, _cut(index, begin, at_once)
+        )
+        for begin in range(0, count, at_once)
+    ]
+    return np.concatenate([_matrix(part) for part in parts])[:count]
 
 
 def _cut(tree: PyTree, begin: int, length: int) -> PyTree:
@@ -136,11 +136,18 @@ def _matrix(tree: PyTree) -> np.ndarray:
 
 
 @setup_program(0, 1)
-def _scores(model: Model, num_rows: int, positions: Params, rows: Rows, index: Array) -> Params:
+def _changes(
+    model: Model, num_rows: int, positions: Params, centre: Params, rows: Rows, index: Array
+) -> Params:
+    middle = jax.tree.map(lambda leaf: leaf[0], centre)
+
+    def score(position: Params, own: Rows) -> Params:
+        likelihood = _tree.scale(num_rows / index.shape[1], model.summand.total(position, own))
+        return _tree.add(likelihood, jax.grad(model.log_prior_density)(position))
+
     def one(position: Params, places: Array) -> Params:
         own = jax.tree.map(lambda leaf: leaf[places], rows)
-        likelihood = _tree.scale(num_rows / len(places), model.summand.total(position, own))
-        return _tree.add(likelihood, jax.grad(model.log_prior_density)(position))
+        return jax.tree.map(jnp.subtract, score(position, own), score(middle, own))
 
     return jax.vmap(one)(positions, index)
 
@@ -154,8 +161,10 @@ def _second_half(run: Run) -> PyTree | None:
     if wanted < _FEWEST or (draws - half) * chains < _FEWEST:
         return None
     between = max(1, chains // wanted)
-    stride = max(1, (draws - half) * len(range(0, chains, between)) // wanted)
-    return jax.tree.map(lambda leaf: np.asarray(leaf[::between, half::stride]), run.draws)
+    used = len(range(0, chains, between))
+    stride = max(1, (draws - half) * used // wanted)
+    each = slice(half, half + stride * max(1, wanted // used), stride)
+    return jax.tree.map(lambda leaf: np.asarray(leaf[::between, each]), run.draws)
 
 
 def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> Spread | None:

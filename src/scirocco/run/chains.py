@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco._programs import loop_program
+from scirocco._programs import loop_program, setup_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
@@ -184,7 +184,7 @@ class ThreadedChains(DeviceChains):
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _start_all(
     model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array, leaders: Array | None
 ) -> tuple[KernelState, Array]:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.data import ArraySource, Devices, FolderSource, as_source
 from scirocco.data.arrays import RowSource
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch, Taylor
@@ -38,6 +38,8 @@ _TRAJECTORY_PARAMETERS = 1_000
 FAR_FROM_GAUSSIAN, HAS_NO_SHAPE = 0.3, 1.0
 """`scores.roundness` above which a posterior counts as that: skewness of about 0.8; above which the shape at the mode
 says nothing about it."""
+_COARSE = 0.5
+"""Rounding error of the log density above which trajectories are not used: they accept by changes of about 1."""
 _MANY_PARAMETERS = 50_000
 _BATCH, _LARGEST_BATCH = 500, 4_000
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
@@ -110,8 +112,29 @@ def default_sampler(model: Any, source: Any, params: Params, devices: Devices | 
         return SCIR()
     if affords_trajectories(model, source, params, devices, _FEW_NUMBERS):
         return NUTS()
+    return scaled_sampler(params)
+
+
+def scaled_sampler(params: Params) -> Sampler:
+    """What `sc.sample` uses where trajectories over all rows cost too much, or are not accurate enough."""
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     return Preconditioned(BAOAB(), metric="laplace" if size <= DENSE_LIMIT else "low_rank")
+
+
+def is_coarse(report: dict[str, Any], position: Params) -> bool:
+    """Whether the log density at the mode is so large that its changes over the posterior are lost in rounding."""
+    eps = max(float(np.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(position))
+    return bool(abs(report.get("log_density", 0.0)) * eps > _COARSE)
+
+
+def warn_of_coarse(report: dict[str, Any]) -> None:
+    """Say that a sampler which compares log densities cannot be exact."""
+    _checks.warn(
+        f"the log posterior is about {report['log_density']:.2g} at its mode, and 32-bit numbers of this size are "
+        "further apart than the changes of the log posterior that this sampler must tell apart: it is slow and not "
+        "exact. Check the scale of the errors (a model whose errors are far smaller than those of the data has such a "
+        "log likelihood), leave `sampler` out, or use 64-bit numbers (JAX_ENABLE_X64=1)."
+    )
 
 
 def affords_trajectories(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +19,6 @@ from scirocco.types import Params, PyTree
 _BUFFER_BYTES = 1 << 25
 _MAX_CAPACITY = 8_192
 _MANY_BYTES, _PINNED = 1 << 20, "pinned_host"
-_FEW_BYTES = 1 << 23
-"""A buffer of so many bytes is copied as a whole: the part that is filled would be a program of its own."""
 
 
 class HostChunk(NamedTuple):
@@ -74,18 +72,14 @@ class Keeping(NamedTuple):
     def begin_copy(self, chunk: loop.Chunk, count: int, made: int) -> loop.Chunk:
         """Let the device copy what is kept of its chunk (chain, draw, ...) to the host as soon as it is there.
 
-        Returns the chunk with the part of the buffers that is copied.
+        Returns the chunk with the buffers that are copied.
         """
         kept = range(count)[self._chosen(count, made)]
         parts: tuple[PyTree, ...] = (
             (chunk.draws, chunk.gradients if self.gradients else None) if kept else (None, None)
         )
-        parts = (*parts, chunk.stats)
-        room = jax.tree.leaves(chunk.stats)[0].shape[1]
-        length = min(room, 1 << max(0, count - 1).bit_length())  # few lengths: each is a program
-        if length < room and _tree.nbytes(parts) > _FEW_BYTES:
-            parts = _first(length, parts)
-        draws, gradients, stats = jax.tree.map(_sent, parts)
+        # buffers as a whole: the part that is filled would be a program for each length
+        draws, gradients, stats = jax.tree.map(_sent, (*parts, chunk.stats))
         for leaf in (chunk.bad_step, chunk.bad_leaf):
             leaf.copy_to_host_async()
         return chunk._replace(
@@ -144,12 +138,6 @@ def _has_pinned_memory() -> bool:
 
 def _is_pinned(leaf: Any) -> bool:
     return getattr(getattr(leaf, "sharding", None), "memory_kind", None) == _PINNED
-
-
-@partial(jax.jit, static_argnums=0)
-def _first(length: int, tree: PyTree) -> PyTree:
-    """The first draws of leaves (chain, draw, ...)."""
-    return jax.tree.map(lambda leaf: leaf[:, :length], tree)
 
 
 def good_draws(chunk: loop.Chunk, count: int, start: int, thin: int, phase: int = 0) -> int:

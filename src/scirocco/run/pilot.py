@@ -48,7 +48,9 @@ and points. The maximum of rows × numbers of L for each."""
 _STREAMED_ROWS = 65_536
 """Maximum number of random rows that are read from a disk for it."""
 _KINKED = 100.0
-"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink."""
+"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink. Nor
+does a model that its rows contradict (far more spread than it says) have as much curvature: there the scores show that
+the posterior has the shape which the curvature says."""
 
 
 def measure(
@@ -72,7 +74,10 @@ def measure(
             factor, largest = shape.factor, shape.largest
     found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
     scales = found(factor, largest)
-    if _strongest(scales) > _KINKED * scales.largest_curvature:
+    kinked = _strongest(scales) > _KINKED * scales.largest_curvature
+    if kinked and scales.factor is not None:
+        kinked = scores.roundness(model, table, position, scales.factor, key) >= scores.ROUND_ENOUGH
+    if kinked:
         if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
             scales = found(metric.shape_at(model, table, position, "fisher", key).factor, None)
         scales = scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
@@ -256,24 +261,49 @@ def scales_at(
         raise InvalidValueError(
             f"`factor` of Preconditioned is for {factor.shape[0]} parameters; there are {_tree.size(position)}."
         )
+    measured = _measure(
+        *_measurement(model, parts, table, memory, position, factor, key, thorough, with_noise)
+    )
+    largest = curvature_limit(model, table, position, key, factor, thorough=True) if thorough else measured[0]
+    if not math.isfinite(float(largest)):
+        raise BadStartError("the curvature of the log density is not finite at the starting point.")
+    noise, information = jax.device_get(measured[1:])  # what is computed from them is no program of its own
+    return Scales(float(largest), noise, information, parts.batching.epoch, factor)
+
+
+def programs_of_scales(
+    model: Model, parts: Parts, table: Resident, memory: PyTree, position: Params, factor: Any, key: Key
+) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The jitted functions of a thorough `scales_at`, with their arguments."""
+    found: list[Any] = [(_measure, _measurement(model, parts, table, memory, position, factor, key, True))]
+    if _is_affordable(model, table, position):
+        found.append((_curvature_of_all, (model, table.num_rows, table.data, position, factor, key)))
+    return found
+
+
+def _measurement(
+    model: Model,
+    parts: Parts,
+    table: Table,
+    memory: PyTree,
+    position: Params,
+    factor: Any,
+    key: Key,
+    thorough: bool,
+    with_noise: bool = True,
+) -> tuple[Any, ...]:
+    """The arguments of `_measure`."""
     rows = _rows(table, position)
-    points, keys = _POINTS, jax.random.split(key_for(key, Purpose.PILOT), 3)
+    points, own = _POINTS, key_for(key, Purpose.PILOT)
     if not table.whole:
-        feed = table.feed(keys[2])
+        feed = table.feed(jax.random.split(own, 3)[2])
         segment = feed.at(0)
         feed.close()
         points = min(_POINTS, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
     exact = not with_noise or (parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole)
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
-    memory = without_value(memory)
-    curvature, noise, information = _measure(model, points, exact, bare, rows, position, factor, memory, keys)
-    if not math.isfinite(float(curvature)):
-        raise BadStartError("the curvature of the log density is not finite at the starting point.")
-    largest = (
-        curvature_limit(model, table, position, key, factor, thorough=True) if thorough else float(curvature)
-    )
-    return Scales(largest, noise, information, parts.batching.epoch, factor)
+    return model, points, exact, thorough, bare, rows, position, factor, without_value(memory), own
 
 
 def noise_at(
@@ -351,13 +381,14 @@ def curvature_limit(
     model: Model, table: Table, position: Params, key: Key, factor: Any = None, thorough: bool = False
 ) -> float:
     """The largest curvature alone: for advice after a divergence, and for diagnosis."""
-    if (
-        thorough
-        and isinstance(table, Resident)
-        and (table.num_rows * _tree.size(position) * model.row_cost(table.row_spec) <= _AFFORDABLE)
-    ):
+    if thorough and isinstance(table, Resident) and _is_affordable(model, table, position):
         return float(_curvature_of_all(model, table.num_rows, table.data, position, factor, key))
     return float(_curvature(model, table.num_rows, _rows(table, position), position, factor, key))
+
+
+def _is_affordable(model: Model, table: Table, position: Params) -> bool:
+    """Whether the curvature of all rows is computed."""
+    return table.num_rows * _tree.size(position) * model.row_cost(table.row_spec) <= _AFFORDABLE
 
 
 def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
@@ -384,7 +415,7 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, fact
     return _power_iteration(image, position, key)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@setup_program(0, 1)
 def _curvature_of_all(
     model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key
 ) -> Array:
@@ -421,19 +452,21 @@ def _pull(factor: Any, gradient: PyTree) -> PyTree:
     return gradient if factor is None else times(factor, gradient, transposed=True)
 
 
-@setup_program(0, 1, 2)
+@setup_program(0, 1, 2, 3)
 def _measure(
     model: Model,
     points: int,
     exact: bool,
+    noise_alone: bool,
     parts: Parts,
     rows: PyTree,
     position: Params,
     factor: Any,
     memory: PyTree,
-    keys: Key,
+    key: Key,
 ) -> tuple[Array, PyTree, PyTree]:
-    power_key, point_key, batch_key = keys
+    """The largest curvature (0 with `noise_alone`), the noise at typical points, and the rows' information."""
+    power_key, point_key, batch_key = jax.random.split(key, 3)
     each = model.summand.each(position, rows)
     if factor is not None:
         each = jax.vmap(partial(_pull, factor))(each)
@@ -449,7 +482,9 @@ def _measure(
         away = _push(factor, jax.tree.map(jnp.multiply, deviation, xi))
         return _noise_of_batch(model, parts, _tree.add(position, away), factor, memory, batch_key, number)
 
-    curvature = _curvature(model, parts.batching.num_rows, rows, position, factor, power_key)
+    curvature = jnp.zeros(())
+    if not noise_alone:
+        curvature = _curvature(model, parts.batching.num_rows, rows, position, factor, power_key)
     if exact:  # every estimate is a pass over all rows
         return curvature, _tree.zeros_like(position), information
     noise = jax.lax.map(noise_at, jnp.arange(points))

@@ -103,10 +103,12 @@ def stored_request(
     )
 
 
-def prepared(request: Request, near_mode: bool = False) -> tuple[Request, Problem, Ready]:
+def prepared(
+    request: Request, near_mode: bool = False, trajectories: bool = True
+) -> tuple[Request, Problem, Ready]:
     """The set-up, unless it was made elsewhere; and the request with what was chosen for it.
 
-    `near_mode`: a search for the mode has ended at the parameters of the request.
+    `near_mode`: a search for the mode has ended at the parameters of the request. `trajectories`: they may be chosen.
     """
     plan, ready, left_out = request.plan, request.ready, request.left_out
     parts = (request.sampler, request.estimator) if ready is None else (ready.sampler, ready.estimator)
@@ -123,8 +125,12 @@ def prepared(request: Request, near_mode: bool = False) -> tuple[Request, Proble
             near_mode=near_mode,
         )
         roundness = ready.report.get("roundness", 0.0) if free else 0.0
-        if roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
+        if trajectories and roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
             return prepared(request._replace(sampler=NUTS(), estimator=Full()))
+        if request.sampler.needs_trajectory and defaults.is_coarse(ready.report, ready.start.position):
+            if free and roundness <= defaults.FAR_FROM_GAUSSIAN:
+                return prepared(_without_trajectories(request), trajectories=False)
+            defaults.warn_of_coarse(ready.report)
         if roundness > defaults.HAS_NO_SHAPE and defaults.is_large(request.params):
             sampler, estimator = defaults.method_for_many(request.source.num_rows, request.params)
             mode = request.model.constrain(ready.start.position)
@@ -165,6 +171,13 @@ def _affords_exact(request: Request) -> bool:
     return not request.sampler.needs_trajectory and defaults.affords_trajectories(
         request.model, request.source, request.params, request.devices
     )
+
+
+def _without_trajectories(request: Request) -> Request:
+    of = request.model, request.source
+    sampler = defaults.scaled_sampler(request.params)
+    estimator = defaults.default_estimator(*of, sampler, request.devices, exact_if_few=True)
+    return request._replace(sampler=sampler, estimator=estimator)
 
 
 def _start(request: Request) -> Run:

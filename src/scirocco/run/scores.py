@@ -28,6 +28,8 @@ _SPARSE_WORK = 10**9
 _ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
 """More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
 _SHIFTED = 0.5
+ROUND_ENOUGH = 1.0
+"""`roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
 
 def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:

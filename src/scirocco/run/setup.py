@@ -40,9 +40,6 @@ from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
-_ROUND_ENOUGH = 1.0
-"""`scores.roundness` up to which the curvature at the mode says something about the posterior's shape."""
-
 
 class Problem(NamedTuple):
     """Model, data and method, composed and arranged, before any parameter is known."""
@@ -173,8 +170,8 @@ def prepare(
         params = arguments.check_params(params)
         if not problem.parts.sampler.needs_scales:
             problem.parts.sampler.check_params(params, num_steps)
-        if free:
-            _compile_ahead(problem, params, key)
+        if free or (problem.parts.sampler.needs_tuning and problem.parts.estimator.finds_mode):
+            _compile_ahead(problem, params, key, free)
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
         if prepared.estimator is not None:
             problem = _rebatched(problem, parts)
@@ -212,7 +209,7 @@ def _rebatched(problem: Problem, parts: Parts) -> Problem:
     return problem._replace(table=table)
 
 
-def _compile_ahead(problem: Problem, params: Params, key: Key) -> None:
+def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> None:
     """Begin to compile the programs of a set-up of few parameters whose rows are in memory."""
     model, table, sampler = problem.model, problem.table, problem.parts.sampler
     size = _tree.size(params)
@@ -227,7 +224,8 @@ def _compile_ahead(problem: Problem, params: Params, key: Key) -> None:
         noise = not sampler.needs_trajectory and not problem.parts.estimator.is_exact
         rows = some_rows(model, table, key)
         compile_ahead(newton.programs(model, table, position, rows) + metric.programs(model, table, position))
-        compile_ahead(pilot.programs(model, table, position, key, noise))
+        if free:
+            compile_ahead(pilot.programs(model, table, position, key, noise))
 
 
 def prepare_estimator(
@@ -335,7 +333,7 @@ def _first_guess(
             found = (
                 mode.report | {"roundness": scores.roundness(model, table, best, shape.factor, key)} | several
             )
-            if found["roundness"] < _ROUND_ENOUGH and not shape.flat:
+            if found["roundness"] < scores.ROUND_ENOUGH and not shape.flat:
                 factor, position = shape.factor, best
     if factor is None:
         factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)

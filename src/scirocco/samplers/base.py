@@ -378,7 +378,7 @@ MARGIN = 5.0
 
 def langevin_step(scales: Scales) -> float:
     """The largest step at which curvature and gradient noise each inflate the variance by at most about 5 %."""
-    noise = max(float(jnp.max(leaf)) for leaf in jax.tree.leaves(scales.noise))
+    noise = largest(scales.noise)
     limits = [0.1 / value for value in (scales.largest_curvature, noise) if value > 0]
     if not limits:
         raise InvalidValueError(

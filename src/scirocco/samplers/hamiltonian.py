@@ -237,7 +237,9 @@ class BAOAB(MomentumSampler):
         if friction is None:
             eps = schedules.step_sizes(step_size, params, 0)
             root = scales.largest_curvature**0.5
-            friction = jax.tree.map(lambda v, e: jnp.maximum(root, 12.5 * e * v), scales.noise, eps)
+            friction = jax.tree.map(
+                lambda v, e: np.maximum(root, 12.5 * np.asarray(e) * v), scales.noise, eps
+            )
         return dataclasses.replace(self, step_size=step_size, friction=friction)
 
     def foreseen(self, scales: Scales) -> linear.Setting | None:

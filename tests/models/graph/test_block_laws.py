@@ -1,4 +1,4 @@
-"""Block models: the enumerated posterior of small networks, and Geweke's test of the joint distribution."""
+"""Block models: the enumerated posterior of small networks, and their joint distribution with the prior's draws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.special import betaln, gammaln, logsumexp
 pytest.importorskip("numba", reason="block models need numba (the extra `compiled`)")
 
 from scirocco.models.graph.edges import read
-from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco.models.graph.gibbs import BlockChain, Prior, network
 from scirocco.models.graph.starts import Starts
 
 pytestmark = pytest.mark.law
@@ -134,28 +134,28 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
 
 
 def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
-    """Geweke (2004): edges given all else, then a step of the chain, leave the prior unchanged."""
+    """Independent copies: everything from the prior, edges, then two steps of the chain."""
     prior, graph, unseen = problem("degree-corrected")
+    a, c, d = prior.concentration, prior.edges, prior.pairs
     rng = np.random.default_rng([seed, 5])
     chain = chain_of(prior, graph, unseen, seed)
-    chain.advance(1)
-    pairs, found = observed(graph, unseen), []
-    for _ in range(2_400):
-        blocks = chain.blocks
-        z, theta = blocks.z, blocks.propensities(rng)[:, 0]
-        i, j = pairs.T
-        edges = rng.poisson(theta[i] * theta[j] * chain.rates[z[i], z[j]])
-        net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
-        chain.net, chain.blocks = net, Blocks(prior, net, z, blocks.counts)
-        chain.advance(1)
-        z, rates = chain.blocks.z, np.diag(chain.rates)
-        pair = z[0] == z[1]
-        found.append(
-            [pair, np.bincount(z, minlength=K).max() == N, rates.mean(), (rates**2).mean(), chain.rates[0, 1]]
-        )
-    a, c, d = prior.concentration, prior.edges, prior.pairs
+    net, (i, j) = chain.net, observed(graph, unseen).T
+    halves = np.where(net.first == net.second, 0.5, 1.0)
+    found = np.empty((2_400, 5))
+    for number in range(len(found)):
+        z = rng.choice(K, N, p=rng.dirichlet(np.full(K, a)))
+        theta = propensities(rng, z, prior.shape, 1)[0]
+        rates = prior.draw(rng, np.zeros((K, K)), np.zeros((K, K)), False)
+        edges = rng.poisson(theta[i] * theta[j] * rates[z[i], z[j]])
+        hidden = theta[net.first] * theta[net.second] * rates[z[net.first], z[net.second]] * halves
+        chain.net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
+        steps = np.array([2 * number])
+        chain.restore({"blocks": z, "counts": rng.poisson(hidden), "block_matrix": rates, "steps": steps})
+        chain.advance(2)
+        z, within = chain.blocks.z, np.diag(chain.rates)
+        alone = np.bincount(z, minlength=K).max() == N
+        found[number] = [z[0] == z[1], alone, within.mean(), (within**2).mean(), chain.rates[0, 1]]
     alone = K * np.exp(gammaln(K * a) - gammaln(K * a + N) + gammaln(a + N) - gammaln(a))
     expected = [(a + 1) / (K * a + 1), alone, c / d, c * (c + 1) / d**2, c / d]
-    batches = np.array(found, float).reshape(BATCHES, -1, 5).mean(axis=1)
-    z = (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(BATCHES))
+    z = (found.mean(axis=0) - expected) / (found.std(axis=0, ddof=1) / np.sqrt(len(found)))
     assert np.abs(z).max() < 5

@@ -197,6 +197,9 @@ def test_a_saved_model_and_its_report(model, tmp_path):
     report.show(again, tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "Block matrix" in text and "least certain" in text and text.count("<rect") >= 9
+    unsure = int((model.memberships().max(axis=1) < 0.9).sum())
+    assert text.count("<title>node ") == 40 and text.count('class="unsure"') == unsure + 1  # and in the key
+    assert again.plot().axes[0].get_title(loc="left") == f"{unsure} of 40 nodes uncertain"
     assert model.to_arviz().posterior["blocks"].shape == (2, 20, 40)
 
 

@@ -231,11 +231,43 @@ def test_sticky_states_last_longer():
     assert sticky > plain
 
 
+def test_emissions_are_chosen_from_the_series():
+    """Labels, small counts and other numbers; what is said of a prior is followed."""
+    kinds = {
+        "categorical": [
+            (LABELS, {}),
+            ([0, 1, 1], {"categories": [0, 1, 2]}),
+            ([0, 1], {"prior": {"concentration": 1}}),
+        ],
+        "poisson": [
+            ([0, 3, 1, np.nan], {}),
+            (np.ones((4, 2)), {}),
+            ([500, 10**6], {"prior": {"shape": 1.0}}),
+        ],
+        "gaussian": [(X, {}), ([500, 900, 10**6], {}), ([-1, 2], {}), ([1, 2], {"prior": {"strength": 1.0}})],
+    }
+    for kind, cases in kinds.items():
+        for series, options in cases:
+            found = priors.resolve("auto", read(series), 2, options.get("prior"), options.get("categories"))
+            assert found.kind == kind, (kind, series, options)
+
+
+def test_presets(tmp_path):
+    """A schedule is stored and loaded, too."""
+    for name, sampler in (("baker2018", "scir"), ("barile2024", "scir_cv"), ("aicher2019", "sgrld")):
+        model = sc.models.HMM.preset(name, 2, num_chains=1, num_samples=5, num_starts=1)
+        model.fit(X, num_epochs=10, progress=False).save(tmp_path / name)
+        assert model.sampler == sampler and model.buffer_error_ < 1e-2
+        assert sc.models.load(tmp_path / name).get_params() == model.get_params()
+    with pytest.raises(InvalidValueError, match="`preset` must be one of"):
+        sc.models.HMM.preset("baum1970")
+
+
 WRONG = {
     "empty": ([], {}, "is empty"),
     "empty in a list": ([X, []], {}, "series 1 is empty"),
     "more states than observations": ([1.0], {}, "2 states need at least as many observations, got 1"),
-    "constant": (np.ones(9), {}, "column 0 of the series is constant"),
+    "constant": (np.full(9, 0.5), {}, "column 0 of the series is constant"),
     "all missing": (np.full(9, np.nan), {}, "all observations are missing"),
     "infinite": ([X, [1.0, np.inf]], {}, "infinite, the first at time 1 of series 1"),
     "partly missing": (
@@ -245,7 +277,7 @@ WRONG = {
     ),
     "negative counts": ([3, -1, 2], {"emissions": "poisson"}, r"whole numbers >= 0, got -1"),
     "fractional counts": ([3, 1.5, 2], {"emissions": "poisson"}, r"whole numbers >= 0, got 1.5"),
-    "labels as numbers": (LABELS, {}, 'emissions="categorical"'),
+    "labels as numbers": (LABELS, {"emissions": "gaussian"}, 'emissions="categorical"'),
     "numbers as labels": (X, {"emissions": "categorical"}, 'emissions="gaussian"'),
     "columns of labels": (np.ones((5, 2), int), {"emissions": "categorical"}, "one label per time"),
     "unequal columns": ([np.ones((3, 2)), np.ones((3, 1))], {}, "the same columns"),
@@ -263,8 +295,8 @@ WRONG = {
     ),
     "own emissions and a prior": (X, {"emissions": SWITCHING, "prior": {"shape": 1.0}}, "has its own prior"),
     "a start of built-in emissions": (X, {"start": {"mean": 0.0}}, "emissions of your own"),
-    "unknown prior": (X, {"prior": {"shape": 1.0}}, "has no 'shape'"),
-    "categories of numbers": (X, {"categories": [1, 2]}, "requires emissions"),
+    "unknown prior": (X, {"emissions": "gaussian", "prior": {"shape": 1.0}}, "has no 'shape'"),
+    "categories of numbers": (X, {"emissions": "gaussian", "categories": [1, 2]}, "requires emissions"),
     "step of Gibbs": (X, {"step_size": 0.1}, "remove it"),
     "a device of SCIR": (X, {"sampler": "scir", "device": "jax"}, 'requires sampler="gibbs"'),
     "negative sticky": (X, {"sticky": -1.0}, "sticky"),

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco.models import LDA
-from scirocco.models.lda import collapsed_chain, hyper
+from scirocco.models.lda import _collapsed_kernel, _dense_kernel, collapsed_chain, hyper
 
 pytestmark = pytest.mark.compile
 
@@ -95,3 +95,56 @@ def test_a_fit_learns_them(sampler, seed, tmp_path):
     loaded = LDA.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.alpha_, model.alpha_)
     assert loaded.beta_ == model.beta_
+
+
+# -- three tokens of a document, of two words, and forty topics that have other tokens too
+
+
+K, BETA, PRIOR = 40, 0.3, 1.7
+
+
+def products(alpha, masses, table, totals):
+    """E n_k, and the probabilities that tokens 1 and 2, and 2 and 3, have the same topic."""
+    first, second, third = np.meshgrid(*[np.arange(K)] * 3, indexing="ij")
+    log = np.zeros(first.shape)
+    for token, word, before in ((first, 0, ()), (second, 0, (first,)), (third, 1, (first, second))):
+        inside = sum((token == other).astype(float) for other in before)
+        same = sum((token == other).astype(float) for other in before) * (word == 0)
+        log += np.log(alpha[token] + inside) + np.log(BETA + table[word][token] + same)
+        log += np.log(masses[token]) - np.log(PRIOR + totals[token] + inside)
+    p = np.exp(log - log.max())
+    p /= p.sum()
+    means = p.sum(axis=(1, 2)) + p.sum(axis=(0, 2)) + p.sum(axis=(0, 1))
+    return [*means, p[first == second].sum(), p[second == third].sum()]
+
+
+@pytest.mark.parametrize("kernel", ["vectors", "lists"])
+def test_the_topics_of_tokens_have_their_law(kernel, seed):
+    """With any factors of topics, and weights of very different size."""
+    rng = np.random.default_rng(seed)
+    alpha, masses = rng.gamma(1, 1, K) + 0.05, rng.gamma(2, 1, K) + 0.05
+    table = np.zeros((2, 48), np.int32)
+    table[:, :K] = rng.integers(0, 4, (2, K))
+    totals = table.sum(axis=0) + 5
+    exact = products(alpha, masses, table[:, :K], totals[:K])
+    rows = (
+        np.array([[2]], np.int32),
+        np.array([0, 1], np.int32),
+        np.array([2, 1], np.int32),
+        np.array([0, 2]),
+    )
+    z, counts, values = np.full(3, -1, np.int16), np.zeros((1, 48), np.int32), []
+    sums = (np.zeros((2, K), np.float32), np.zeros(2, np.int32), True)
+    for number in range(20_000):
+        block = (0, 1, 0, 0, np.uint64(number))
+        rest = (alpha, BETA, 1, (np.uint64(seed), np.uint64(1)))
+        if kernel == "vectors":
+            _dense_kernel.dense_documents(block, rows, z, counts, table, totals, masses, PRIOR, *rest)
+        else:
+            of_documents = (np.array([0, 3]), np.array([0]))
+            known = (table, totals, masses, PRIOR, sums)
+            _collapsed_kernel.collapsed_documents(block, rows, z, *of_documents, *known, *rest)
+        values.append([*np.bincount(z, minlength=K), z[0] == z[1], z[1] == z[2]])
+    often = np.array(exact) > 0.01
+    assert often.sum() > K // 2
+    assert np.abs(z_score(np.array(values, float), exact)[often]).max() < 5

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from enumerated_topics import ALPHA, BETA, DOCUMENTS, TOPICS, WORDS, exact_products
+from scirocco.models.lda import collapsed_chain
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import as_corpus
 from scirocco.models.lda.estimator import LDA, _size
@@ -49,6 +50,21 @@ def begin(seed, **options):
 def test_chains_with_memory_are_exact_gibbs_samplers(sampler, batch_size, num_draws, exact, seed):
     """Whatever the batches: nothing is left of their noise, nor of old proposals."""
     check(begin(seed, sampler=sampler, batch_size=batch_size, growth=None), exact, num_draws, num_draws // 60)
+
+
+KERNELS = [(0, 1), (0, 3), (512, 3)]
+"""Most topics of which all weights are computed, and groups of words."""
+
+
+def with_kernel(monkeypatch, most_dense, groups):
+    monkeypatch.setattr(collapsed_chain, "_MOST_DENSE", most_dense)
+    monkeypatch.setattr(collapsed_chain, "num_groups", lambda *size: groups)
+
+
+@pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
+def test_lists_of_topics_and_groups_of_words_are_exact(most_dense, groups, exact, seed, monkeypatch):
+    with_kernel(monkeypatch, most_dense, groups)
+    check(begin(seed, batch_size=6, growth=None), exact, 3_000, 50)
 
 
 @pytest.mark.rotates(2)
@@ -127,3 +143,22 @@ def test_threads_change_nothing():
         chain.advance(10)
         draws.append(chain.draw())
     np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
+def test_groups_of_words_go_on_bit_for_bit_in_any_number_of_threads(most_dense, groups, monkeypatch):
+    with_kernel(monkeypatch, most_dense, groups)
+    corpus = as_corpus(np.random.default_rng(0).poisson(0.4, (60, 30)))
+    chains = []
+    for threads in (1, 2):
+        lda = LDA(20, batch_size=40, num_threads=threads, sweeps=2, growth=[(30, 2)])
+        chain = TopicChain(corpus, lda._settings(_size(corpus)), 1, 0)
+        chain.advance(9)
+        later = TopicChain(corpus, lda._settings(_size(corpus)), 1, 0)
+        later.restore(chain.state())
+        chain.advance(4)
+        later.advance(4)
+        chains += [chain, later]
+    for chain in chains[1:]:
+        np.testing.assert_array_equal(chain.engine.memory, chains[0].engine.memory)
+        np.testing.assert_array_equal(chain.draw(), chains[0].draw())

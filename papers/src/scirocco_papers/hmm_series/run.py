@@ -46,7 +46,7 @@ def run(settings: Settings) -> Outcome:
         "passes": passes,
         "perplexities": perplexities(x[:length], x[length:], passes, [seed + k for k in range(seeds)]),
         "buffers": buffer_errors(real, seed),
-        "returns": returns(real, 600 if settings.quick else 8_000, seed),
+        "returns": returns(real, 300 if settings.quick else 8_000, seed),
     }
     return Outcome(_judge(numbers), numbers, lambda figure: _draw(figure, numbers))
 

@@ -157,6 +157,11 @@ class CorpusSource(RowSource):
     def take_csr(self, indices: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The rows with these numbers without padding: `indptr`, `indices` and `counts` of a CSR matrix."""
         indices = check_indices(indices, self.num_rows)
+        if len(indices) and indices[-1] - indices[0] + 1 == len(indices) and np.all(np.diff(indices) == 1):
+            offsets = self._parts["indptr"].read(int(indices[0]), int(indices[-1]) + 2)
+            first, last = int(offsets[0]), int(offsets[-1])
+            words, counts = (np.array(self._parts[name].read(first, last)) for name in ("indices", "counts"))
+            return (offsets - first).astype(np.int64), words, counts
         starts = self._parts["indptr"].take(indices)
         lengths = self._parts["indptr"].take(indices + 1) - starts
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

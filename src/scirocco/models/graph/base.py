@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _BATCH, _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 10_000, 100, 4_000, 10**9
+_MOST_DRAWN = 500, 10_000
+"""Nodes and edges of a network that is small enough for a picture."""
 
 
 class Chains(NamedTuple):
@@ -44,6 +49,8 @@ class GraphModel(fits.Conventions, LinkResults):
     _watched: ClassVar[tuple[str, ...]]
     """Draws whose chains are compared."""
     _advice: ClassVar[str]
+    _presets: ClassVar[dict[str, dict[str, Any]]]
+    """Settings of papers."""
     directed: bool | None = None
     batch_size: int | None
     num_samples: int
@@ -51,6 +58,16 @@ class GraphModel(fits.Conventions, LinkResults):
     thin: int | None
     num_chains: int
     seed: int
+
+    @classmethod
+    def preset(cls, name: str, number: int = 2, **changes: Any) -> Self:
+        """A model with the settings of a paper, see the page on networks; `number` of blocks or communities.
+
+        `changes` are other arguments.
+        """
+        _checks.choice(name, "preset", tuple(cls._presets))
+        make: Callable[..., Self] = cls
+        return make(number, **{**cls._presets[name], **changes})
 
     def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
         """The chains of a network; `unseen` are pairs that are not used."""
@@ -99,8 +116,9 @@ class GraphModel(fits.Conventions, LinkResults):
         Parameters
         ----------
         graph
-            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, a data frame or a CSV file; a SciPy
-            sparse adjacency matrix; a networkx or igraph graph. Nodes are texts or integers. Self-loops are dropped.
+            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, an iterator, a data frame, a CSV file or
+            a data folder with columns source, target and perhaps weight; a SciPy sparse adjacency matrix; a networkx or
+            igraph graph. Nodes are texts or integers. Self-loops are dropped.
             Pairs that occur several times count once, unless there are weights, which are added: whole numbers >= 0.
         y
             Ignored.
@@ -132,7 +150,7 @@ class GraphModel(fits.Conventions, LinkResults):
         fit = self._fit(found, unseen, chains, length)
         if store is None:
             fit.warn_if_large("Pass a `store`, or fewer draws (num_samples).")
-        told = Nodes(found.names, found.num_nodes, found.directed, chains.poisson)
+        told = Nodes(found.names, found.num_nodes, found.directed, chains.poisson, _to_draw(found))
         run = fits.run_fit(
             fit,
             store=store,
@@ -149,6 +167,15 @@ class GraphModel(fits.Conventions, LinkResults):
             watched = {name: self.draws_[name] for name in self._watched}
             warn_if_unmixed(watched, self._kind.words.removeprefix("a "), self._advice)
         return self
+
+    def plot(self, interval: float = 0.9) -> Figure:
+        """A matplotlib figure: the network with the colours of its blocks if it is small, and the shares of the blocks.
+
+        Uncertain nodes have a ring, in the colour of the second block. Save it with `figure.savefig("blocks.pdf")`.
+        """
+        from scirocco.models.graph import plotting
+
+        return plotting.plot(self, interval)
 
     def to_arviz(self) -> Any:
         """Convert the draws to ArviZ, with the blocks (or communities) of all draws in one order."""
@@ -220,7 +247,15 @@ class GraphModel(fits.Conventions, LinkResults):
             num_burnin,
             thin,
             capacity=8 if graph.num_nodes < 10_000 else 1,
+            chosen=f"{self._kind.name}: {chains.words}",
         )
+
+
+def _to_draw(graph: Graph) -> list[list[int]] | None:
+    """Edges of a small network."""
+    if graph.num_nodes > _MOST_DRAWN[0] or len(graph.source) > _MOST_DRAWN[1]:
+        return None
+    return [graph.source.tolist(), graph.target.tolist()]
 
 
 def _unseen(held_out: Any, graph: Graph) -> Array:

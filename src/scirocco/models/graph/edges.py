@@ -1,60 +1,23 @@
-"""Networks as users have them: edge lists, tables, files, sparse matrices, networkx and igraph.
+"""Networks: edges between numbered nodes.
 
-Rules, the same for all of them: self-loops are dropped, with a warning. A pair that occurs several times is one edge if
+Rules, the same for all inputs: self-loops are dropped, with a warning. A pair that occurs several times is one edge if
 there are no weights; weights of the same pair are added. Weights are whole numbers >= 0, and 0 is no edge.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from scirocco import _checks
-from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, missing
+from scirocco.data.values import Sparse, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.graph.inputs import Array as Array
+from scirocco.models.graph.inputs import GraphLike as GraphLike
+from scirocco.models.graph.inputs import Raw, raw_edges
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_WEIGHT = 2**31
-
-
-@runtime_checkable
-class _Networkx(Protocol):
-    """A graph of networkx."""
-
-    def is_directed(self) -> bool: ...
-
-    def is_multigraph(self) -> bool: ...
-
-    @property
-    def nodes(self) -> Any: ...
-
-    @property
-    def edges(self) -> Any: ...
-
-
-@runtime_checkable
-class _Igraph(Protocol):
-    """A graph of igraph."""
-
-    def is_directed(self) -> bool: ...
-
-    def get_edgelist(self) -> list[tuple[int, int]]: ...
-
-    def vcount(self) -> int: ...
-
-    @property
-    def vs(self) -> Any: ...
-
-    @property
-    def es(self) -> Any: ...
-
-
-GraphLike = ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any]
-"""An edge list (edges, 2) or (edges, 3) with weights, a table, a CSV file, a sparse matrix, networkx or igraph."""
 
 
 class Graph(NamedTuple):
@@ -72,6 +35,10 @@ class Graph(NamedTuple):
     has_weights: bool
     """Whether the user gave weights that are not all 1."""
 
+    def name(self, number: int) -> Any:
+        """The name of a node."""
+        return number if self.names is None else self.names[number]
+
     @property
     def num_pairs(self) -> float:
         """Number of pairs of different nodes."""
@@ -79,26 +46,17 @@ class Graph(NamedTuple):
         return ordered if self.directed else ordered / 2
 
 
-class _Raw(NamedTuple):
-    """Ends as the user names them."""
-
-    source: Array
-    target: Array
-    weight: Array | None
-    nodes: list[Any] | None
-    """All nodes, if the input says so."""
-    directed: bool
-
-
-def read(graph: GraphLike, directed: bool | None = None, nodes: Any = None) -> Graph:
+def read(graph: GraphLike | Graph, directed: bool | None = None, nodes: Any = None) -> Graph:
     """Read a network.
 
     `directed`: None for what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists
     are not. `nodes`: the names of all nodes, if some of them have no edge and the input does not name them.
     """
+    if isinstance(graph, Graph):
+        return graph
     if directed is not None and not isinstance(directed, (bool, np.bool_)):
         raise InvalidTypeError(f"`directed` must be True, False or None, got {directed!r}.")
-    raw = _raw(graph)
+    raw = raw_edges(graph)
     known = raw.nodes if nodes is None else _given_nodes(nodes)
     source, target, names, total = _numbered(raw, known)
     weight = _weights(raw.weight, len(source))
@@ -108,98 +66,21 @@ def read(graph: GraphLike, directed: bool | None = None, nodes: Any = None) -> G
     return _simplified(source, target, weight, names, total, is_directed, isinstance(graph, Sparse))
 
 
-def _raw(graph: Any) -> _Raw:
-    if isinstance(graph, (str, os.PathLike)):
-        graph = read_table(graph)
-    if isinstance(graph, Sparse):
-        return _matrix(graph)
-    if isinstance(graph, _Igraph):
-        return _igraph(graph)
-    if isinstance(graph, _Networkx) and not isinstance(graph, np.ndarray):
-        return _networkx(graph)
-    if isinstance(graph, Frame):
-        columns = [as_numpy(graph[name], f"column {name!r}") for name in graph.columns]
-        return _columns(columns)
-    if isinstance(
-        graph, (list, tuple)
-    ):  # pairs of any names: NumPy would make texts of mixed numbers and texts
-        if not graph:
-            raise InvalidValueError("the network is empty: it has no edges.")
-        widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in graph}
-        if len(widths) > 1 or not widths <= {2, 3}:
-            raise InvalidValueError(
-                "a list of edges must have pairs (source, target), or triples (source, target, weight), got rows of "
-                f"lengths {', '.join('no list' if w < 0 else str(w) for w in sorted(widths))}."
-            )
-        return _columns([as_numpy(list(column), "the edges") for column in zip(*graph, strict=True)])
-    array = as_numpy(graph, "the edges")
-    if array.ndim != 2 or array.shape[1] not in (2, 3):
-        hint = " Pass an adjacency matrix as scipy.sparse.csr_array(matrix)." if array.ndim == 2 else ""
-        raise InvalidValueError(
-            f"edges must have the shape (edges, 2), or (edges, 3) with weights, got {array.shape}.{hint}"
-        )
-    return _columns([array[:, k] for k in range(array.shape[1])])
-
-
-def read_table(path: str | os.PathLike[str]) -> Any:
-    """A CSV, Parquet or Arrow file as a table, or the array of a .npy file; the first columns are the ends of edges."""
-    import pandas as pd
-
-    from scirocco._extras import require
-
-    place = _checks.path(path, "graph").expanduser()
-    if not place.exists():
-        raise InvalidValueError(f"there is no file {place}.")
-    if place.suffix == ".npy":
-        return np.load(place, allow_pickle=False)
-    if place.suffix in (".parquet", ".arrow", ".feather"):
-        require("pyarrow", f"reading {place.suffix} files")
-        return pd.read_parquet(place) if place.suffix == ".parquet" else pd.read_feather(place)
-    if place.suffix not in (".csv", ".tsv"):
-        raise InvalidValueError(f"{place} must be a .csv, .tsv, .parquet, .arrow, .feather or .npy file.")
-    try:
-        return pd.read_csv(place, sep="\t" if place.suffix == ".tsv" else ",")
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{place} cannot be read as CSV: {error}.") from error
-
-
-def _columns(columns: list[Array]) -> _Raw:
-    if len(columns) not in (2, 3):
-        raise InvalidValueError(
-            "a table of edges must have two columns, source and target, or a third one with weights, got "
-            f"{len(columns)}."
-        )
-    return _Raw(columns[0], columns[1], columns[2] if len(columns) == 3 else None, None, False)
-
-
-def _matrix(matrix: Any) -> _Raw:
-    rows = as_csr(matrix, "the matrix")
-    if rows.shape[0] != rows.shape[1]:
-        raise InvalidValueError(f"an adjacency matrix must be square, got the shape {rows.shape}.")
-    entries = rows.tocoo()
-    symmetric = (rows != rows.T).nnz == 0
-    source, target, weight = entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
-    if symmetric:  # each edge once
-        once = source <= target
-        source, target, weight = source[once], target[once], weight[once]
-    return _Raw(source, target, weight, list(range(rows.shape[0])), not symmetric)
-
-
-def _igraph(graph: Any) -> _Raw:
-    pairs = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
-    names = list(graph.vs["name"]) if "name" in graph.vs.attributes() else list(range(graph.vcount()))
-    numbers = np.array([*names, None], object)[:-1]
-    weight = np.asarray(graph.es["weight"]) if "weight" in graph.es.attributes() else None
-    return _Raw(numbers[pairs[:, 0]], numbers[pairs[:, 1]], weight, names, graph.is_directed())
-
-
-def _networkx(graph: Any) -> _Raw:
-    edges = list(graph.edges(data="weight"))
-    weight = None
-    if graph.is_multigraph() or any(w is not None for _, _, w in edges):
-        weight = np.array([1 if w is None else w for _, _, w in edges])
-    ends = [np.array([*(edge[k] for edge in edges), None], object)[:-1] for k in (0, 1)]
-    return _Raw(ends[0], ends[1], weight, list(graph.nodes), graph.is_directed())
+def joined(first: Graph, second: Graph) -> Graph:
+    """Both networks as one; the nodes of the first keep their numbers, new ones follow."""
+    names = list(first.names or range(first.num_nodes))
+    place = {name: number for number, name in enumerate(names)}
+    for name in second.names or range(second.num_nodes):
+        if name not in place:
+            place[name] = len(names)
+            names.append(name)
+    numbers = np.array([place[name] for name in second.names or range(second.num_nodes)], np.int64)
+    source = np.concatenate([first.source, numbers[second.source]])
+    target = np.concatenate([first.target, numbers[second.target]])
+    counted = first.has_weights or second.has_weights
+    weight = np.concatenate([first.weight, second.weight]) if counted else None
+    told = None if names == list(range(len(names))) else tuple(names)
+    return _simplified(source, target, weight, told, len(names), first.directed, False)
 
 
 # -- nodes and weights -------------------------------------------------------------------------------------------------
@@ -242,7 +123,7 @@ def _ends(values: Array, which: str) -> Array:
     return out
 
 
-def _numbered(raw: _Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[Any, ...] | None, int]:
+def _numbered(raw: Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[Any, ...] | None, int]:
     """Numbers of the ends of edges; names of the nodes, None if they are 0 to n - 1; the number of nodes."""
     source, target = _ends(raw.source, "source"), _ends(raw.target, "target")
     if known is None and source.dtype == target.dtype == np.int64:
@@ -254,7 +135,8 @@ def _numbered(raw: _Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[A
         names = list(dict.fromkeys(both)) if known is None else [_plain(name, "the nodes") for name in known]
         place = {name: number for number, name in enumerate(names)}
         if len(place) < len(names):
-            raise InvalidValueError("`nodes` contains a name twice.")
+            twice = next(name for number, name in enumerate(names) if place[name] != number)
+            raise InvalidValueError(f"two nodes have the name {twice!r}: names must be different.")
         absent = next((name for name in both if name not in place), None)
         if absent is not None:
             raise InvalidValueError(f"node {absent!r} has an edge, but is not one of `nodes`.")
@@ -272,8 +154,10 @@ def _weights(weight: Array | None, count: int) -> Array | None:
         try:
             weight = weight.astype(np.float64)
         except (TypeError, ValueError) as error:
+            bad = next(value for value in weight.tolist() if not _is_number(value))
             raise InvalidTypeError(
-                f"weights of edges must be whole numbers, got dtype {weight.dtype}."
+                f"weights of edges (the third column) must be whole numbers, got {bad!r}. If it is not a "
+                "weight, pass the first two columns only."
             ) from error
     for bad, words in (
         (~np.isfinite(weight), "missing or infinite"),
@@ -288,6 +172,14 @@ def _weights(weight: Array | None, count: int) -> Array | None:
                 f"{words}; the first is {weight[first]} of edge {first}. Round or scale them, or drop the column."
             )
     return weight.astype(np.int64)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _simplified(
@@ -330,7 +222,7 @@ def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> A
     """Pairs of nodes (pairs, 2) by name as numbers."""
     if isinstance(pairs, (list, tuple)) and not pairs:
         return np.empty((0, 2), np.int64)
-    raw = _raw(pairs)
+    raw = raw_edges(pairs)
     if raw.weight is not None:
         raise InvalidValueError("`pairs` must have two columns.")
     ends = [_ends(raw.source, "first node"), _ends(raw.target, "second node")]

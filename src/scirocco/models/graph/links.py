@@ -29,6 +29,8 @@ class Nodes(NamedTuple):
     directed: bool
     poisson: bool
     """Whether edges are counts."""
+    edges: list[list[int]] | None = None
+    """[sources, targets] of a small network, for its picture."""
 
     def listed(self) -> list[Any]:
         """The names of the nodes."""

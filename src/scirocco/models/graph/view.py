@@ -1,4 +1,4 @@
-"""Block models in a report: the blocks, a picture of the block matrix, and uncertain nodes."""
+"""Models of networks in a report: blocks, pictures of the network and of the block matrix, uncertain nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from scirocco.diagnostics.intervals import widest
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
+from scirocco.drawing.networks import SURE, network
 from scirocco.models.view import View, own_run, size_of, with_draws
 from scirocco.run import Run
 
@@ -40,7 +41,7 @@ def view(model: StochasticBlockModel, run: Run | None) -> View:
         size_of(run, "blocks", matrix.shape[-1]).replace(" rows", " edges"),
         with_draws(run, draws),
         about,
-        sections=lambda seen: [_blocks(model), _matrix(model), _nodes(model, model.memberships())],
+        sections=lambda seen: [_blocks(model), *_pictures(model, model.memberships(), "block")],
     )
 
 
@@ -57,8 +58,35 @@ def mixed(model: MixedMembership, run: Run | None) -> View:
         size_of(run, "communities", model.draws_["shares"].shape[-1]).replace(" rows", " edges"),
         with_draws(run, draws),
         about + (f" Method: {chosen}." if chosen else ""),
-        sections=lambda seen: [_communities(model), _nodes(model, model.memberships_)],
+        sections=lambda seen: [_communities(model), *_pictures(model, model.memberships_, "community")],
     )
+
+
+def _pictures(model: StochasticBlockModel | MixedMembership, shares: np.ndarray, group: str) -> list[Section]:
+    """The network if it is small, the block matrix if there is one, and the uncertain nodes."""
+    found = list[Section]()
+    if model.nodes_.edges is not None:
+        found.append(_network(model, shares, group))
+    if "block_matrix" in model.draws_:
+        found.append(_matrix(model))
+    return [*found, _nodes(model, shares)]
+
+
+def _network(model: StochasticBlockModel | MixedMembership, shares: np.ndarray, group: str) -> Section:
+    source, target = np.array(model.nodes_.edges, np.int64)
+    mixed = group == "community"
+    groups = "communities" if mixed else "blocks"
+    ringed = "belong to several communities" if mixed else "are uncertain"
+    words = (
+        f"Nodes have the colour of their {group}. Those in a ring {ringed} (no {group} has {SURE:g} or more): slices "
+        f"are mean memberships. Positions follow from the edges alone, so that linked nodes are near each other."
+    )
+    if model.nodes_.directed:
+        words += " Directions are not drawn."
+    label = f"A network of {len(shares):,} nodes and {len(source):,} edges, in {shares.shape[1]} {groups}"
+    told = (group, "several" if mixed else "uncertain")
+    drawn = network(source, target, shares, model.nodes_.listed(), label, told)
+    return Section("network", "Network", join([paragraph(words), drawn]))
 
 
 def _communities(model: MixedMembership) -> Section:
@@ -104,14 +132,16 @@ def _blocks(model: StochasticBlockModel) -> Section:
     return Section("blocks", "Blocks", join([paragraph(words), found]))
 
 
-def _matrix(model: StochasticBlockModel) -> Section:
+def _matrix(model: Any) -> Section:
     mean = np.asarray(model.block_matrix())
     words = (
         "Mean rates of edges between blocks, from the block of the row to that of the column, on a logarithmic scale: "
         f"the darkest is {number(mean.max(), 3)}, the lightest {number(mean.min(), 3)}. Larger blocks have "
         "wider rows and columns."
     )
-    return Section("block-matrix", "Block matrix", join([paragraph(words), picture(mean, model.shares_)]))
+    return Section(
+        "block-matrix", "Block matrix", join([paragraph(words), picture(mean, np.asarray(model.shares()))])
+    )
 
 
 def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
@@ -154,15 +184,15 @@ def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
 def _nodes(model: StochasticBlockModel | MixedMembership, shares: np.ndarray) -> Section:
     best = shares.max(axis=1)
     names = model.nodes_.listed()
-    unsure = int((best < 0.9).sum())
+    unsure = int((best < SURE).sum())
     rows = []
     for place in np.argsort(best, kind="stable")[:_MOST_NODES]:
         order = np.argsort(-shares[place], kind="stable")[:3]
         told = ", ".join(f"{k} ({shares[place, k]:.2f})" for k in order if shares[place, k] > 0)
         rows.append([str(names[place]), number(best[place], 3), told])
     words = (
-        f"{unsure:,} of {len(best):,} nodes belong to one block or community with a mean membership of less than 0.9. "
-        f"The {len(rows)} least certain:"
+        f"{unsure:,} of {len(best):,} nodes belong to no block or community with a mean membership of {SURE:g} or "
+        f"more. {'The least certain first' if len(rows) == len(best) else f'The {len(rows)} least certain'}:"
     )
     found = sortable("nodes", ["node", "largest", "memberships"], rows, "Nodes by certainty", texts=(0, 2))
     return Section("nodes", "Uncertain nodes", join([paragraph(words), found]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -12,7 +12,6 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.data.arrays import ArraySource
-from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco.models import fits
@@ -20,7 +19,8 @@ from scirocco.models.fits.conventions import StepSize
 from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.hmm import priors
 from scirocco.models.hmm.emissions import Emission, Encoded
-from scirocco.models.hmm.gibbs import PIECE, GibbsChain, Prior, num_batches
+from scirocco.models.hmm.gibbs import Prior
+from scirocco.models.hmm.methods import PRESETS, Method, choose
 from scirocco.models.hmm.results import Results
 from scirocco.models.hmm.series import Given, SeriesLike, read
 from scirocco.models.view import View
@@ -29,9 +29,7 @@ from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 
 KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
-SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
-DEVICES = ("auto", "cpu", "gpu", "jax")
-_MOST_STATES, _MOST_STARTS = 127, 1_000
+_MOST_STATES = 127
 _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 _ADVICE = (
     "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
@@ -53,7 +51,8 @@ class HMM(fits.Conventions, Results):
     emissions
         "gaussian" (one or more real columns), "poisson" (counts; columns are independent), "categorical" (labels), or
         your own: an `sc.Model(log_density, log_prior)` of one observation x (a number, or an array if there are
-        columns) given a dict with the parameters of one state, `log_density(params, x)`.
+        columns) given a dict with the parameters of one state, `log_density(params, x)`. "auto": "categorical" for
+        texts, "poisson" for whole numbers >= 0 whose mean is at most 20, otherwise "gaussian".
     sampler
         "gibbs" (default): states jointly by forward filtering and backward sampling, in batches of pieces of the
         series, then all parameters given all states; exact, no step size. "scir", "scir_cv", "sgrld": stochastic
@@ -119,7 +118,7 @@ class HMM(fits.Conventions, Results):
         self,
         num_states: int = 2,
         *,
-        emissions: str | Model = "gaussian",
+        emissions: str | Model = "auto",
         sampler: str = "gibbs",
         concentration: float = 1.0,
         sticky: float = 0.0,
@@ -146,6 +145,15 @@ class HMM(fits.Conventions, Results):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
+    @classmethod
+    def preset(cls, name: str, num_states: int = 2, **changes: Any) -> HMM:
+        """A model with the sampler of a paper: "baker2018" (SCIR), "barile2024" (SCIR-CV), "aicher2019" (SGRLD).
+
+        Series are seen through buffered subsequences, as in the last of them. `changes` are other arguments.
+        """
+        _checks.choice(name, "preset", tuple(PRESETS))
+        return cls(num_states, **{**PRESETS[name], **changes})
+
     def fit(
         self,
         series: SeriesLike,
@@ -166,9 +174,9 @@ class HMM(fits.Conventions, Results):
         Parameters
         ----------
         series
-            One series (time,) or (time, columns), a list of series of any lengths, or a data frame whose columns are
-            the observations. NaN (None for labels) is a missing observation, which is integrated out; a row with NaN in
-            some columns only raises an error.
+            One series (time,) or (time, columns), a list of series of any lengths, or a data frame (or a CSV, text,
+            Parquet, Arrow or .npy file) whose columns are the observations. NaN (None for labels) is a missing
+            observation, which is integrated out; a row with NaN in some columns only raises an error.
         y
             Ignored.
         by
@@ -184,7 +192,7 @@ class HMM(fits.Conventions, Results):
         prior = self._prior(given)
         data = prior.emission.encode(given)
         _check_enough(int(np.count_nonzero(~data.is_missing)), prior.num_states)
-        chosen = self._method(prior, data, given)
+        chosen = choose(self, prior, data, given)
         length = fits.check_length(
             num_steps,
             num_epochs,
@@ -232,7 +240,7 @@ class HMM(fits.Conventions, Results):
         """Save the fitted model: draws as a Zarr group, settings and the prior; no pickles and no code."""
         self._check_fitted()
         measured = (self.buffer_, self.buffer_error_) if "buffer_" in self.__dict__ else None
-        extra = self._extra(self._emission, self._columns, _Method(1, "", measured, lambda number: None))
+        extra = self._extra(self._emission, self._columns, Method(1, "", measured, lambda number: None))
         draws = {name: np.asarray(values) for name, values in (self.run_.draws or {}).items()}
         stats = {name: np.asarray(values) for name, values in self.run_.stats.items()}
         configuration = {"sampler": self.sampler, "emissions": self._emission.kind}
@@ -256,7 +264,7 @@ class HMM(fits.Conventions, Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _extra(self, emission: Emission, names: tuple[str, ...] | None, chosen: _Method) -> dict[str, Any]:
+    def _extra(self, emission: Emission, names: tuple[str, ...] | None, chosen: Method) -> dict[str, Any]:
         params = {name: _written(value, name) for name, value in self.get_params().items()}
         return {
             "params": params,
@@ -287,121 +295,8 @@ class HMM(fits.Conventions, Results):
         """`num_samples`, `num_burnin` and `thin`, checked."""
         return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
 
-    def _method(self, prior: Prior, data: Encoded, given: Given) -> _Method:
-        """The chains, and what they are in words."""
-        _checks.choice(self.sampler, "sampler", SAMPLERS)
-        seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        starts = _checks.positive_int(self.num_starts, "num_starts")
-        if starts > _MOST_STARTS:
-            raise InvalidValueError(f"`num_starts` must be at most {_MOST_STARTS:,}, got {starts:,}.")
-        size = None if self.batch_size is None else _checks.positive_int(self.batch_size, "batch_size")
-        chains = _checks.positive_int(self.num_chains, "num_chains")
-        threads = self.num_threads
-        if threads is None:
-            threads = max(1, available_cores() // chains)
-        threads = _checks.positive_int(threads, "num_threads")
-        on_device = self._on_device(prior, data)
-        if self.sampler != "gibbs":
-            return self._stochastic(prior, data, given, size, threads)
-        for name in ("step_size", "buffer"):
-            if getattr(self, name) is not None:
-                raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
-        if on_device:
-            return self._scanned(prior, data, given, starts, seed)
-        if size is None:  # own emissions have no sums to update: a step reads all observations in any case
-            size = data.num_rows if prior.emission.kind == "own" else 65_536
-        batches = num_batches(given.bounds, size)
-
-        def make(number: int) -> GibbsChain:
-            return GibbsChain(
-                prior,
-                data,
-                given.bounds,
-                batch_size=size,
-                num_starts=starts,
-                seed=seed,
-                chain=number,
-                num_threads=threads,
-            )
-
-        pieces = "" if int(np.diff(given.bounds).max()) <= PIECE else f" in pieces of {PIECE:,}"
-        own = " (emissions by Metropolis-Hastings)" if prior.emission.kind == "own" else ""
-        some = "all" if batches == 1 else f"1/{batches} of the"
-        words = (
-            f"exact Gibbs sampler: a step draws {some} states{pieces} by forward filtering and backward sampling, then "
-            f"all parameters{own}; starts from the best of {starts} short chains"
-        )
-        return _Method(batches, words, None, make)
-
-    def _on_device(self, prior: Prior, data: Encoded) -> bool:
-        """Whether array programs draw the states."""
-        from scirocco.models.hmm.scan import LEAST_ROWS, MOST_STATES
-
-        _checks.choice(self.device, "device", DEVICES)
-        able = self.sampler == "gibbs" and prior.emission.kind != "own"
-        if self.device == "cpu" or (self.device == "auto" and not able):
-            return False
-        has_one = jax.default_backend() != "cpu"
-        if self.device == "auto":
-            return has_one and data.num_rows >= LEAST_ROWS and prior.num_states <= MOST_STATES
-        if self.device == "gpu" and not has_one:
-            raise InvalidValueError(
-                'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
-                'device="auto".'
-            )
-        if not able:
-            raise InvalidValueError(
-                f'device="{self.device}" requires sampler="gibbs" and built-in emissions: use device="cpu".'
-            )
-        return True
-
-    def _scanned(self, prior: Prior, data: Encoded, given: Given, starts: int, seed: int) -> _Method:
-        from scirocco.models.hmm.scan import DeviceStates
-
-        def make(number: int) -> GibbsChain:
-            return GibbsChain(
-                prior,
-                data,
-                given.bounds,
-                batch_size=data.num_rows,
-                num_starts=starts,
-                seed=seed,
-                chain=number,
-                num_threads=1,
-                piece=data.num_rows,
-                of_states=DeviceStates,
-            )
-
-        words = (
-            f"exact Gibbs sampler on {jax.default_backend()}: a step draws all states by associative scans, then "
-            f"all parameters; starts from the best of {starts} short chains"
-        )
-        return _Method(1, words, None, make, on_device=True)
-
-    def _stochastic(
-        self, prior: Prior, data: Encoded, given: Given, size: int | None, threads: int
-    ) -> _Method:
-        from scirocco.models.hmm import buffered
-
-        settings = buffered.settings(
-            self.sampler,
-            prior,
-            data,
-            given.bounds,
-            size,
-            self.step_size,
-            self.buffer,
-            self.num_starts,
-            self.seed,
-        )
-
-        def make(number: int) -> buffered.BufferedChain:
-            return buffered.BufferedChain(prior, data, given.bounds, settings, self.seed, number, threads)
-
-        return _Method(settings.batches, settings.words, (settings.buffer, settings.error), make)
-
     def _fit(
-        self, prior: Prior, data: Encoded, given: Given, chosen: _Method, length: fits.Length
+        self, prior: Prior, data: Encoded, given: Given, chosen: Method, length: fits.Length
     ) -> fits.Fit:
         num_samples, num_burnin, thin = self._draws_wanted()
         num_chains = _checks.positive_int(self.num_chains, "num_chains")
@@ -433,20 +328,8 @@ class HMM(fits.Conventions, Results):
             num_burnin,
             thin,
             capacity=8,
+            chosen=f"HMM: {chosen.words}",
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Method:
-    """Chains of a sampler."""
-
-    batches: int
-    """Steps per epoch."""
-    words: str
-    measured: tuple[int, float] | None
-    """Length and error of the buffers."""
-    make: Callable[[int], Any]
-    on_device: bool = False
 
 
 def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:

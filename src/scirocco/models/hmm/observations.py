@@ -60,14 +60,16 @@ def real(given: Given, width: int | None) -> Array:
     absent = np.isnan(values)
     some = np.flatnonzero(absent.any(axis=1) & ~absent.all(axis=1))
     if some.size:
+        many = _count(some.size, "has", "have")
         raise InvalidValueError(
-            f"{some.size:,} observations have a value in some columns only, the first at {_where(given, some[0])}. An "
+            f"{many} a value in some columns only, the first at {_where(given, some[0])}. An "
             "observation may be missing (NaN) in all columns: impute the values, or set the whole row to NaN."
         )
     bad = np.flatnonzero(np.isinf(values).any(axis=1))
     if bad.size:
+        many = _count(bad.size, "is", "are")
         raise InvalidValueError(
-            f"{bad.size:,} observations are infinite, the first at {_where(given, bad[0])}. Use NaN for missing values."
+            f"{many} infinite, the first at {_where(given, bad[0])}. Use NaN for missing values."
         )
     return values
 
@@ -81,6 +83,10 @@ def counts(values: Array) -> Array:
             f'counts must be whole numbers >= 0, got {bad[0]:g}. For other numbers use emissions="gaussian".'
         )
     return values
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"1 observation {one}" if number == 1 else f"{number:,} observations {many}"
 
 
 def _where(given: Given, place: int) -> str:

@@ -16,7 +16,9 @@ from scirocco.models.hmm.emissions import Categorical, Emission, Gaussian, Poiss
 from scirocco.models.hmm.observations import counts, labels, real
 from scirocco.models.hmm.series import Array, Given
 
-KINDS = ("categorical", "gaussian", "poisson")
+KINDS = ("auto", "categorical", "gaussian", "poisson")
+_MOST_COUNTED = 20.0
+"""The largest mean of counts that "auto" takes to be Poisson variables: larger ones usually vary more."""
 _CLASSES: dict[str, Any] = {each.kind: each for each in (Categorical, Gaussian, Poisson)}
 
 
@@ -31,7 +33,8 @@ def resolve(
         return own.resolve(kind, start, given)
     if start is not None:
         raise InvalidValueError("`start` is for emissions of your own: built-in ones start from the data.")
-    _checks.choice(kind, "emissions", KINDS)
+    if _checks.choice(kind, "emissions", KINDS) == "auto":
+        kind = _kind_of(given, prior, categories)
     if categories is not None and kind != "categorical":
         raise InvalidValueError(f'`categories` requires emissions="categorical", got {kind!r}.')
     allowed = {
@@ -49,6 +52,23 @@ def resolve(
         return _categorical(given, known, categories)
     values = real(given, None)
     return _gaussian(values, num, known) if kind == "gaussian" else _poisson(counts(values), known)
+
+
+def _kind_of(given: Given, prior: Mapping[str, Any] | None, categories: Any) -> str:
+    """The emissions for series if the user does not choose them."""
+    if categories is not None or set(prior or {}) == {"concentration"}:
+        return "categorical"
+    if prior:
+        return "poisson" if set(prior) <= {"shape", "rate"} else "gaussian"
+    values = given.values
+    if values.dtype.kind in "US" or (
+        values.dtype.kind == "O" and any(isinstance(v, str) for v in values.flat)
+    ):
+        return "categorical" if values.ndim == 1 else "gaussian"
+    seen = real(given, None)
+    seen = seen[~np.isnan(seen[:, 0])]
+    is_count = len(seen) > 0 and bool(np.all((seen >= 0) & (seen == np.floor(seen))))
+    return "poisson" if is_count and float(seen.mean(axis=0).max()) <= _MOST_COUNTED else "gaussian"
 
 
 def _categorical(given: Given, known: dict[str, Any], categories: Any) -> Categorical:

@@ -114,6 +114,17 @@ class Results:
         return np.array(self._emission.categories)
 
     @property
+    def observed_(self) -> list[str]:
+        """The names of what a forecast has columns for: the categories, or the columns of the observations."""
+        self._check_fitted()
+        if isinstance(self._emission, emissions.Categorical):
+            return [f"P({name})" for name in self._emission.categories]
+        width = self._emission.width
+        if self._columns is not None and len(self._columns) == width:
+            return list(self._columns)
+        return [str(place) for place in range(width)]
+
+    @property
     def parameters_(self) -> dict[str, Array]:
         """Posterior means of all parameters of the emissions by name, (states, ...)."""
         self._check_fitted()
@@ -161,10 +172,8 @@ class Results:
                     entry = f"({', '.join(map(str, at))})" if at else ""
                     found[f"{key}{entry}"] = draws[(..., *at)]
             return found
-        width = self._emission.width
-        named = self._columns if self._columns is not None and len(self._columns) == width else range(width)
-        for place, name in enumerate(named):
-            suffix = "" if width == 1 else f"({name})"
+        for place, name in enumerate(self.observed_):
+            suffix = "" if self._emission.width == 1 else f"({name})"
             if "rates" in self.draws_:
                 found[f"rate{suffix}"] = self.draws_["rates"][..., place]
             else:

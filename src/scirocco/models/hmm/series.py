@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import ArrayLike
 from scirocco.data.values import Frame, Sparse, as_numpy, missing
 from scirocco.data.values import Series as Column
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.files import read_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SeriesLike = ArrayLike | Frame | list[Any] | tuple[Any, ...]
-"""One series (time,) or (time, columns), a list of them, or a data frame."""
+SeriesLike = ArrayLike | Frame | list[Any] | tuple[Any, ...] | str | os.PathLike[str]
+"""One series (time,) or (time, columns), a list of them, a data frame, or a file with a table."""
 
 
 class Given(NamedTuple):
@@ -49,6 +51,8 @@ def read(series: SeriesLike, by: Any = None) -> Given:
     `by`: the name of the column with the id of the series of each row, or one id per row. The rows of a series are in
     the order of time, but need not be next to each other.
     """
+    if isinstance(series, (str, os.PathLike)):
+        series = read_table(series)
     if isinstance(series, Sparse):
         raise InvalidTypeError("a series cannot be a sparse matrix: pass `matrix.toarray()`.")
     if isinstance(series, Frame):
@@ -85,13 +89,22 @@ def _several(parts: list[Any]) -> Given:
 def _one(values: Any, name: str) -> Array:
     array = as_numpy(values, name)
     if array.ndim not in (1, 2):
+        if array.ndim == 0:
+            raise InvalidTypeError(
+                f"{name} must be an array (time,) or (time, columns), a list of them, a table or a file, got "
+                f"{'None' if values is None else f'a {type(values).__name__}'}."
+            )
         raise InvalidValueError(
             f"{name} must have the shape (time,) or (time, columns), got {array.shape}. Pass several series as a list."
         )
     if not array.size:
         raise InvalidValueError(f"{name} is empty: it has the shape {array.shape}.")
     if array.dtype.kind not in "biufOUS":
-        raise InvalidTypeError(f"{name} must contain numbers or labels, got dtype {array.dtype}.")
+        dates = array.dtype.kind in "mM"
+        raise InvalidTypeError(
+            f"{name} must contain numbers or labels, got {'dates or times' if dates else f'dtype {array.dtype}'}."
+            f"{' Observations are in the order of time: leave the times out.' if dates else ''}"
+        )
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
@@ -108,11 +121,32 @@ def _table(table: Frame, by: Any) -> Given:
     if not names:
         raise InvalidValueError("the table has no column of observations.")
     columns = [as_numpy(table[name], f"column {name!r}") for name in names]
+    if len(columns) > 1:
+        for name, column in zip(names, columns, strict=True):
+            _check_number(column, name, names)
     values = _one(columns[0] if len(columns) == 1 else np.stack(columns, axis=1), "the table")
     told = tuple(str(name) for name in names)
     if ids is None:
         return Given(values, np.array([0, len(values)]), None, False, told)
     return _grouped(values, ids, told)
+
+
+def _check_number(column: Array, name: Any, names: list[Any]) -> None:
+    """Several columns of observations are numbers; one that is not is often a time or an id."""
+    if column.dtype.kind in "biuf":
+        return
+    for value in column if column.dtype.kind in "OUS" else column[:1]:
+        try:
+            fine = missing(value) or np.isfinite(float(value))
+        except (TypeError, ValueError):
+            fine = False
+        if not fine:
+            others = [other for other in names if other != name]
+            raise InvalidTypeError(
+                f"column {name!r} of the table contains {str(value)!r}, not a number. Leave out times and ids: "
+                f"table[{others[:3]!r}], on the command line --columns {','.join(map(str, others[:3]))}. Pass an id "
+                "of series as `by`."
+            )
 
 
 def _ids(by: Any, length: int) -> Array:

@@ -5,6 +5,11 @@ A token of word w in document d has topic k with probability proportional to (α
 φ_wk = (β + n_wk) / (βV + n_k), all counted without the token. The part n_dk φ_wk runs over the topics of the document,
 with the current counts. The part α_k φ_wk needs all topics: it is drawn by binary search in partial sums that are kept
 for each word from an earlier visit, and a Metropolis-Hastings step corrects for their age.
+
+In several threads: the words are in groups j, and S_jk = Σ_{w in j} ω_wk of all groups is drawn given the topics of all
+tokens, (S_1k, S_2k, ...) ~ Dirichlet(βV_j + n_jk). Given S, a token of a word of group j has
+φ_wk = S_jk (β + n_wk) / (βV_j + n_jk), where n_jk counts the tokens of these words. So tokens of different
+documents and different groups of words are independent of each other, and the sampler is exact.
 """
 
 from __future__ import annotations
@@ -22,61 +27,102 @@ _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 
 
 @kept
+def arrange(
+    rows: Arrays,
+    begins: np.ndarray,
+    groups: np.ndarray,
+    first: int,
+    end: int,
+    arranged: Arrays,
+) -> None:
+    """Sort the entries of the documents first..end-1 of a batch by the groups of their words, then by document.
+
+    `rows` are as in `labelled_documents`. `arranged` is set: (number of entries (groups, documents), words, their
+    counts, first token of each entry in the topics of the corpus).
+    """
+    indptr, words, repeats, documents = rows
+    sizes, to_words, to_repeats, starts = arranged
+    sizes[:, first:end] = 0
+    for d in range(first, end):
+        for entry in range(indptr[d], indptr[d + 1]):
+            sizes[groups[words[entry]], d] += 1
+    place = np.empty(len(sizes) + 1, np.int64)
+    place[0] = indptr[first]
+    for g in range(len(sizes)):
+        place[g + 1] = place[g] + sizes[g, first:end].sum()
+    for d in range(first, end):
+        token = begins[documents[d]]
+        for entry in range(indptr[d], indptr[d + 1]):
+            to = place[groups[words[entry]]]
+            to_words[to], to_repeats[to], starts[to] = words[entry], repeats[entry], token
+            place[groups[words[entry]]] += 1
+            token += repeats[entry]
+
+
+@kept
 def collapsed_documents(
+    block: tuple[int, int, int, int, uint64],
     rows: Arrays,
     z: np.ndarray,
     begins: np.ndarray,
+    documents: np.ndarray,
     table: np.ndarray,
     totals: np.ndarray,
-    cumulative: np.ndarray,
-    age: np.ndarray,
-    ageing: bool,
+    masses: np.ndarray,
+    prior: float,
+    sums: tuple[np.ndarray, np.ndarray, bool],
     alpha: np.ndarray,
     beta: float,
     sweeps: int,
     seed: Seed,
 ) -> int:
-    """Sweep over documents, one after the other; return the number of rejected proposals.
+    """Sweep over the tokens of some documents whose words are in one group; return the number of rejected proposals.
 
     Parameters
     ----------
-    rows
-        (offsets of the documents in the entries, word of each entry, its count, numbers of the documents).
-    z, begins
-        Topic of each token of the corpus, those of document d from begins[d] on in the order of its entries; -1: none
-        yet. Such a token gets its topic from the proposal.
-    table, totals
-        n_wk and n_k, updated in place.
-    cumulative, age, ageing
-        Partial sums of α_k φ_wk for each word, and the number of visits they may still serve; at 0 they are recomputed.
-        They age with each visit, or not at all.
+    block, rows
+        As in `dense_documents`.
+    z, begins, documents
+        Topic of each token of the corpus, those of document d from begins[d] on; -1: none yet. Such a token gets its
+        topic from the proposal. And the numbers of the documents of the batch.
+    table, totals, masses, prior
+        n_wk, and for the words of the group its sums, updated in place; the factor of each topic; β times the number of
+        words.
+    sums
+        Partial sums of α_k φ_wk for each word; the number of visits they may still serve: at 0 they are recomputed; and
+        whether they age with each visit, or not at all.
     """
-    indptr, words, repeats, documents = rows
-    num_words, num_topics = table.shape
-    last, prior = uint64(num_topics - 1), beta * num_words
+    first, stop, group, place_of_block, number = block
+    sizes, words, repeats, starts = rows
+    begin = uint64(place_of_block)
+    cumulative, age, ageing = sums
+    num_topics = alpha.size
+    last = uint64(num_topics - 1)
     counts, partial = np.zeros(num_topics), np.empty(num_topics)
     active, place = np.zeros(num_topics, np.uint32), np.zeros(num_topics, np.uint32)
     inverse = np.empty(num_topics)
     for k in range(num_topics):
-        inverse[k] = 1.0 / (prior + totals[k])
+        inverse[k] = masses[k] / (prior + totals[k])
+    s0, s1 = stream(seed[0], seed[1], number)
     refused = 0
-    for d in range(documents.size):
-        begin, end = begins[documents[d]], begins[documents[d] + 1]
+    for d in range(first, stop):
+        if sizes[group, d] == 0:
+            continue
+        end = begin + uint64(sizes[group, d])
         num: Any = 0
-        for token in range(begin, end):
+        for token in range(begins[documents[d]], begins[documents[d] + 1]):
             topic = uint64(z[uint64(token)])
             if topic <= last:
                 if counts[topic] == 0.0:
                     active[uint64(num)], place[topic] = topic, num
                     num += 1
                 counts[topic] += 1.0
-        s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
         for _ in range(sweeps):
-            entry, left, i = uint64(indptr[d]), 0, uint64(begin)
+            entry, left, i = begin, 0, uint64(0)
             w = uint64(0)
-            while i < uint64(end):
+            while left > 0 or entry < end:
                 if left == 0:
-                    w, left = uint64(words[entry]), repeats[entry]
+                    w, left, i = uint64(words[entry]), repeats[entry], uint64(starts[entry])
                     entry += uint64(1)
                     continue  # an entry may be 0
                 left -= 1
@@ -86,7 +132,7 @@ def collapsed_documents(
                     counts[old] -= 1.0
                     table[w, old] -= 1
                     totals[old] -= 1
-                    inverse[old] = 1.0 / (prior + totals[old])
+                    inverse[old] = masses[old] / (prior + totals[old])
                     if counts[old] == 0.0:
                         num -= 1
                         j, moved = uint64(place[old]), uint64(active[uint64(num)])
@@ -145,10 +191,11 @@ def collapsed_documents(
                 counts[topic] += 1.0
                 table[w, topic] += 1
                 totals[topic] += 1
-                inverse[topic] = 1.0 / (prior + totals[topic])
+                inverse[topic] = masses[topic] / (prior + totals[topic])
                 i += uint64(1)
         for start in range(num):
             counts[uint64(active[uint64(start)])] = 0.0
+        begin = end
     return refused
 
 

@@ -402,7 +402,7 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 
 
 def as_stored(store: str | os.PathLike[str] | None, params: dict[str, Any]) -> dict[str, Any]:
-    """Choices that a resumed fit makes again: the sampler, and the host, even if there is an accelerator."""
+    """Choices that a resumed fit makes again: the sampler, the batch, and the host, even if there is an accelerator."""
     if store is None or not holds_run(store):
         return {}
     record, _ = records.read(open_stored(store))
@@ -411,4 +411,6 @@ def as_stored(store: str | os.PathLike[str] | None, params: dict[str, Any]) -> d
         found["device"] = HOST
     if params["sampler"] == "auto" and "sampler" in record.configuration:
         found["sampler"] = record.configuration["sampler"]
+    if params["batch_size"] is None and "batch_size" in record.configuration:
+        found["batch_size"] = record.configuration["batch_size"]
     return found

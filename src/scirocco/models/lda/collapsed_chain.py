@@ -17,11 +17,14 @@ from scirocco.models.lda.document_batches import CorpusBatches, Delivery
 from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, normalise
+from scirocco.models.lda.word_groups import LANES, Block, Layout, WordGroups, num_groups
 
 SeedWords = Callable[[int], tuple[int, int]]
 _UNSEEN = -1
 _PIECE = 1 << 12
 _AGEING_PASSES = 2
+_MOST_DENSE = 512  # topics, up to which the weights of all of them are computed for each token
+_KEPT_TOKENS = 1 << 22  # of a batch with all documents, whose arrangement is kept
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
 
 
@@ -32,9 +35,10 @@ class CollapsedChain:
 
     .. math:: P(z = k | all other tokens) ∝ (α_k + n_dk) (β + n_wk) / (βV + n_k).
 
-    The part with α is drawn from partial sums of an earlier visit, and a Metropolis-Hastings step corrects for that
-    (`_collapsed_kernel`). The sums are recomputed when they are due in the first passes, and later in pass 2, 4, 8, 16,
-    ...: a diminishing adaptation, so the limit is the posterior itself.
+    Up to 512 topics all probabilities are computed (`_dense_kernel`). With more topics, the part with α is drawn from
+    partial sums of an earlier visit, and a Metropolis-Hastings step corrects for that (`_collapsed_kernel`). The sums
+    are recomputed when they are due in the first passes, and later in pass 2, 4, 8, 16, ...: a diminishing adaptation,
+    so the limit is the posterior itself. Threads share a batch, still exactly (`word_groups`).
 
     Augmented (sampler "scir"): θ_wk | z ~ Gamma(β + n_wk, 1), SCIR's stationary distribution, is drawn for the words of
     a batch. The sum over all other words is Gamma too, so the normaliser is exact at the cost of one number per topic.
@@ -44,14 +48,16 @@ class CollapsedChain:
     def __init__(self, corpus: Corpus, settings: Settings, guide: Guide | None = None):
         self.settings, self.threads, self.guide = settings, settings.num_threads, guide
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
-        lengths = document_lengths(corpus)
+        lengths, self._frequencies = count_tokens(corpus)
         self.begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         width = settings.num_topics + settings.spare_topics
         kind = np.int16 if width < 1 << 15 else np.int32
         self.memory = np.full(self.begins[-1], _UNSEEN, kind)
         """The topic of each token of the corpus, document by document."""
-        self.table = np.zeros((corpus.vocabulary_size, width), np.int32)
-        self.totals = np.zeros(width, np.int64)
+        self._padded: np.ndarray
+        self._groups: WordGroups | None
+        self._layout: Layout | None = None
+        self._set_table(np.zeros((corpus.vocabulary_size, width), np.int32))
         if guide is not None:
             guide.add_to(self.table, self.totals)
         self._sums: np.ndarray
@@ -59,6 +65,25 @@ class CollapsedChain:
         self._age: np.ndarray
         self._drop_sums()
         self._pass = -1
+
+    def _set_table(self, table: np.ndarray) -> None:
+        """Set n_wk and n_k; rows are padded to whole vectors if the kernel needs them."""
+        self._width = table.shape[1]
+        width = -(-self._width // LANES) * LANES if self._width <= _MOST_DENSE else self._width
+        self._padded = np.zeros((len(table), width), np.int32)
+        self._padded[:, : self._width] = table
+        self._totals = self._padded.sum(axis=0, dtype=np.int64)
+        self._groups = None
+
+    @property
+    def table(self) -> np.ndarray:
+        """n_wk, (words, topics)."""
+        return self._padded[:, : self._width]
+
+    @property
+    def totals(self) -> np.ndarray:
+        """n_k."""
+        return self._totals[: self._width]
 
     def step(self, batches: CorpusBatches, number: int, seed: SeedWords) -> None:
         """Process one batch; at the end of a pass draw the hyper-parameters, if they are learned."""
@@ -83,6 +108,8 @@ class CollapsedChain:
         if not collapsed:
             self._drop_sums()
             return
+        if self._width <= _MOST_DENSE:
+            return
         if self._sums.shape != self.table.shape:
             self._sums = np.zeros(self.table.shape, np.float32)
             self._age = np.zeros(len(self.table), np.int32)
@@ -95,23 +122,66 @@ class CollapsedChain:
         self._sums, self._age = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
 
     def _collapsed(self, delivery: Delivery, seed: SeedWords, grown: bool) -> None:
-        rows = (*delivery.rows, delivery.documents)
-        counted = (self.memory, self.begins, self.table, self.totals)
         words = arguments.seed_words(seed(TopicPurpose.COLLAPSED), _COLLAPSED_SEED)
+        settings, kernels = self.settings, _kernels()
         allowed = None if self.guide is None else self.guide.allowed
         if allowed is not None:
-            _kernels().labelled_documents(
-                rows, *counted, allowed, self.alpha, self.beta, self.settings.sweeps, words
-            )
+            rows = (*delivery.rows, delivery.documents)
+            counted = (self.memory, self.begins, self._padded, self._totals)
+            kernels.labelled_documents(rows, *counted, allowed, self.alpha, self.beta, settings.sweeps, words)
             return
-        ageing = not grown or self._pass < _AGEING_PASSES
-        alpha = self._spread_alpha()
-        _kernels().collapsed_documents(
-            rows,
-            *counted,
-            *(self._sums, self._age, ageing),
-            *(alpha, self.beta, self.settings.sweeps, words),
-        )
+        groups, layout = self._arranged(delivery)
+        alpha, priors = self._spread_alpha(), self.beta * groups.sizes
+        first: tuple[np.ndarray, ...]
+        last: tuple[Any, ...] = ()
+        if self._width <= _MOST_DENSE:
+            inside = np.empty((len(layout.documents), self._padded.shape[1]), np.int32)
+            kernel, first = _dense().dense_documents, (inside, self._padded)
+            groups.over_documents(
+                lambda *part: _dense().count_topics(
+                    self.memory, self.begins, layout.documents, *part, inside
+                ),
+                layout,
+                self.threads,
+            )
+        else:
+            ageing = not grown or self._pass < _AGEING_PASSES
+            kernel, first = kernels.collapsed_documents, (self.begins, layout.documents, self._padded)
+            last = ((self._sums, self._age, ageing),)
+
+        def work(block: Block, masses: np.ndarray) -> None:
+            of_group = (groups.totals[block[2]], masses, float(priors[block[2]]))
+            kernel(
+                block,
+                layout.rows,
+                self.memory,
+                *first,
+                *of_group,
+                *last,
+                *(alpha, self.beta, settings.sweeps, words),
+            )
+
+        groups.sweep(work, layout, groups.masses(_generator(words, 3), self.beta), self.threads)
+        self._totals = groups.totals.sum(axis=0)
+
+    def _arranged(self, delivery: Delivery) -> tuple[WordGroups, Layout]:
+        """The groups of words, and the documents of a batch by groups; kept if these are all documents."""
+        documents, begins = delivery.documents, self.begins
+        num_tokens = int((begins[documents + 1] - begins[documents]).sum())
+        num = num_groups(num_tokens, len(documents))
+        if 2 * self._totals.sum() < num_tokens:
+            num = 1  # most tokens have no topic yet, and S would be drawn from its prior
+        groups = self._groups
+        if groups is None or groups.num != num:
+            self._groups = groups = WordGroups(num, self._frequencies, self._padded)
+            self._layout = None
+        whole = len(documents) == len(begins) - 1
+        if whole and self._layout is not None:
+            return groups, self._layout
+        layout = groups.layout(_kernels(), documents, delivery.rows, begins, self.threads)
+        if whole and num_tokens <= _KEPT_TOKENS:
+            self._layout = layout
+        return groups, layout
 
     def _spread_alpha(self) -> np.ndarray:
         """α; while there are spare topics, the same total spread evenly over all topics."""
@@ -129,7 +199,7 @@ class CollapsedChain:
         table = np.empty((len(self.table), len(kept)), np.int32)
         for begin in range(0, len(table), _PIECE):
             table[begin : begin + _PIECE] = self.table[begin : begin + _PIECE, kept]
-        self.table, self.totals = table, self.totals[kept]
+        self._set_table(table)
         _kernels().rename(self.memory, names)
 
     def _best(self) -> np.ndarray:
@@ -177,7 +247,8 @@ class CollapsedChain:
             num_threads=self.threads,
         )
         self._scatter(documents, new)
-        _kernels().move_counts(self.table, self.totals, batch.distinct[batch.tokens], old, new)
+        _kernels().move_counts(self._padded, self._totals, batch.distinct[batch.tokens], old, new)
+        self._groups = None
 
     def _weights(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
         """Draw ω of these words, jointly with the sum of the others."""
@@ -218,7 +289,7 @@ class CollapsedChain:
             allowed = None if self.guide is None else self.guide.allowed
             self.alpha = draw_alpha(seed, self.memory, self.begins, self.alpha, allowed)
         if self.settings.learn_beta:
-            self.beta = draw_beta(seed, self.table, self.totals, self.beta, self.guide)
+            self.beta = draw_beta(seed, self._padded, self.totals, self.beta, self.guide)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -244,13 +315,14 @@ class CollapsedChain:
         """Arrays from which `restore` resumes exactly; valid until the next step."""
         numbers = np.concatenate([self.alpha, [self.beta, self._pass]])
         sums = {"sums": self._sums, "age": self._age}
-        return {"memory": self.memory, "table": self.table, "numbers": numbers, **sums}
+        table = np.ascontiguousarray(self.table)
+        return {"memory": self.memory, "table": table, "numbers": numbers, **sums}
 
     def restore(self, state: Arrays) -> None:
         """Restore the state from `state`."""
-        self.memory, self.table = state["memory"].copy(), state["table"].copy()
+        self.memory = state["memory"].copy()
+        self._set_table(state["table"])
         self._sums, self._age = state["sums"].copy(), state["age"].copy()
-        self.totals = self.table.sum(axis=0, dtype=np.int64)
         self.alpha, self.beta = state["numbers"][:-2].copy(), float(state["numbers"][-2])
         self._pass = int(state["numbers"][-1])
 
@@ -266,15 +338,22 @@ class CollapsedChain:
         _kernels().scatter_runs(topics, self.begins[documents], self.begins[documents + 1], self.memory)
 
 
-def document_lengths(corpus: Corpus) -> np.ndarray:
-    """Number of tokens of each document, counted in pieces."""
+def count_tokens(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """Number of tokens of each document and of each word, counted in pieces."""
     lengths = np.empty(corpus.num_documents, np.int64)
+    frequencies = np.zeros(corpus.vocabulary_size)
     for begin in range(0, corpus.num_documents, _PIECE):
         rows = np.arange(begin, min(begin + _PIECE, corpus.num_documents))
-        indptr, _, counts = corpus.take_csr(rows)
+        indptr, words, counts = corpus.take_csr(rows)
         sums = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         lengths[rows] = sums[indptr[1:]] - sums[indptr[:-1]]
-    return lengths
+        frequencies += np.bincount(words, counts, len(frequencies))
+    return lengths, frequencies
+
+
+def document_lengths(corpus: Corpus) -> np.ndarray:
+    """Number of tokens of each document."""
+    return count_tokens(corpus)[0]
 
 
 def _kernels() -> Any:
@@ -283,6 +362,12 @@ def _kernels() -> Any:
     from scirocco.models.lda import _collapsed_kernel
 
     return _collapsed_kernel
+
+
+def _dense() -> Any:
+    from scirocco.models.lda import _dense_kernel
+
+    return _dense_kernel
 
 
 # -- learning α and β given the topics of all tokens, see `hyper`
@@ -310,7 +395,8 @@ def draw_beta(
     """Draw β given the counts of words in topics, (words, topics), and their sums over words."""
     if guide is not None and len(guide.counts):
         rng, prior = _generator(seed, 2), guide.totals(totals.size)
-        return hyper.beta_given(rng, guide.tables(rng, table, beta), beta, totals - prior, len(table), prior)
+        tables = guide.tables(rng, table[:, : totals.size], beta)
+        return hyper.beta_given(rng, tables, beta, totals - prior, len(table), prior)
     tables = _kernels().word_tables(table, beta, seed)
     return hyper.beta_given(_generator(seed, 2), tables, beta, totals, len(table))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.data.sources import check_memory
+from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.lda.document_batches import Growth, automatic_growth, automatic_starts, check_growth
 from scirocco.models.lda.langevin import METHODS, check_options
@@ -24,6 +25,11 @@ HOST = "cpu"
 """The device of compiled kernels; array programs have "jax:" and the name of JAX's backend."""
 MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2
+DEFAULT_BATCH = 500
+"""Documents per batch of chains without memory, and of "scir"."""
+_BATCH_TOKENS = (
+    1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
+)
 LOCALS = ("auto", "gibbs", "parallel", "cvb0")
 DEFAULT_STEP_SIZE = schedules.polynomial(1.0, 5.0, 0.4)
 """h, the step size of SCIR."""
@@ -82,7 +88,9 @@ class Settings:
     def words(self) -> str:
         """One line: the method, and where it runs."""
         backend = self.device.partition(":")[2]
-        where = f"array programs (JAX, {backend})" if self.by_arrays else "compiled kernels (CPU)"
+        threads = available_cores() if self.num_threads is None else self.num_threads
+        on_host = f"compiled kernels (CPU, {threads} thread{'s' * (threads > 1)})"
+        where = f"array programs (JAX, {backend})" if self.by_arrays else on_host
         if self.memory == "none":
             return f'sampler "{self.sampler}" without memory of the documents, {where}.'
         if self.by_arrays:
@@ -139,7 +147,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
     )
     grows = with_memory and starts == 1
     stages = _growth(given["growth"], size, num_topics, by_arrays) if grows else ()
-    batch_size = min(_checks.positive_int(given["batch_size"], "batch_size"), size.num_documents)
+    batch_size = min(_batch_size(given, size, with_memory), size.num_documents)
     return Settings(
         num_topics,
         check_alpha(given["alpha"], num_topics),
@@ -163,6 +171,15 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         device,
         starts,
     )
+
+
+def _batch_size(given: dict[str, Any], size: Size, with_memory: bool) -> int:
+    """Documents per batch: by default so many that threads share the work; the sampler "gibbs" is exact for any."""
+    if given["batch_size"] is not None:
+        return _checks.positive_int(given["batch_size"], "batch_size")
+    if not with_memory or given["sampler"] != "gibbs":
+        return DEFAULT_BATCH
+    return -(-size.num_documents // max(1, -(-size.num_tokens // _BATCH_TOKENS)))
 
 
 def _sampler(given: dict[str, Any], size: Size) -> str:

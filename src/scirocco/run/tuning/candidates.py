@@ -116,7 +116,7 @@ def _candidate(
         return None
     settings = {name: _plain(value) for name, value in fields.items()}
     if damping and damping not in settings:
-        settings[damping] = float(np.mean([jnp.mean(c) for c in jax.tree.leaves(sampler.damping)]))
+        settings[damping] = float(np.mean([np.mean(c) for c in jax.tree.leaves(sampler.damping)]))
     return sampler, dict(sorted(settings.items(), key=lambda item: item[0] != "step_size"))
 
 
@@ -140,7 +140,13 @@ def grouped(candidates: list[Candidate]) -> list[list[int]]:
 
 def stacked(samplers: list[Sampler]) -> Sampler:
     """Samplers of one structure as one, leaves with a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *samplers)
+
+    def one(*leaves: Any) -> Any:
+        if all(isinstance(leaf, (np.ndarray, np.generic)) for leaf in leaves):  # without a program
+            return np.stack(leaves)
+        return jnp.stack([jnp.asarray(leaf) for leaf in leaves])
+
+    return jax.tree.map(one, *samplers)
 
 
 def check_over(over: Any) -> dict[str, list[Any]]:

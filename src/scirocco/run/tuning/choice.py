@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -12,8 +13,11 @@ import jax
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import compile_ahead
+from scirocco.data import Resident
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Prepared
+from scirocco.model import without_value
 from scirocco.run import metric, pilot
 from scirocco.run.loop import Start
 from scirocco.run.tuning import reward
@@ -166,8 +170,19 @@ def tune_prepared(
         arenas = [_moved(arena, centre, key) for arena in arenas]
     sampler, shape = _coordinates(arenas[0], centre, preconditioner, key)
     inner = sampler.core
-    scales = [_scales(arena, sampler, centre, key) for arena in arenas]
     rooms = [arena._replace(parts=arena.parts._replace(sampler=_empty(sampler))) for arena in arenas]
+
+    spread = shape.factor
+    if spread.ndim == 2 and spread.shape[0] != spread.shape[1]:
+        spread = spread[:, 0]  # draws are compared in coordinates scaled one by one
+    known = (
+        without_value(prepared.gradient) if prepared.near_mode else None
+    )  # there the centre is its position
+    of = (centre, spread, _inverse(spread), inner.temperature, key, known)
+    judge = None if method == "curvature" else reward.make_judge(model, table, *of)
+    if judge is not None and len(arenas) == 1:
+        _compile_ahead(arenas[0], rooms[0], sampler, judge, over or {}, num_steps, key)
+    scales = [_scales(arena, sampler, centre, key) for arena in arenas]
 
     def finish(room: int, chosen: Candidate, trials: list[Trial]) -> Choice:
         found = sampler.with_core(chosen.sampler)
@@ -186,11 +201,7 @@ def tune_prepared(
             raise InvalidValueError('method="curvature" chooses a step size: leave `step_size` unset.')
         place, chosen = first[0]
         return finish(place, chosen, [Trial({**rooms[place].settings, **chosen.settings}, [], True)])
-    temperature = inner.temperature
-    spread = shape.factor
-    if spread.ndim == 2 and spread.shape[0] != spread.shape[1]:
-        spread = spread[:, 0]  # draws are compared in coordinates scaled one by one
-    judge = reward.make_judge(model, table, centre, spread, _inverse(spread), temperature, key)
+    assert judge is not None
     trials: list[Trial] = []
     guess = None
     for _ in range(1 + _EXTENSIONS):
@@ -205,6 +216,31 @@ def tune_prepared(
         if not winner.candidate.at_end or (deadline is not None and time.perf_counter() > deadline):
             break
     return finish(winner.arena, winner.candidate, trials)
+
+
+def _compile_ahead(
+    arena: Arena,
+    room: Arena,
+    sampler: Sampler,
+    judge: reward.Judge,
+    over: Mapping[str, Sequence[Any]],
+    num_steps: int,
+    key: Key,
+) -> None:
+    """Begin to compile the programs of a search on rows in memory: only numbers are not known yet."""
+    table, centre = arena.table, judge.centre
+    if not isinstance(table, Resident):
+        return
+    with contextlib.suppress(
+        ValueError
+    ):  # these numbers are not possible, or lanes do not share their memory
+        parts = arena.parts._replace(sampler=sampler)
+        of = (arena.start.memory, centre, sampler.factor, key)
+        compile_ahead(pilot.programs_of_scales(arena.model, parts, table, *of))
+        ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), centre)
+        scales = Scales(1.0, ones, ones, arena.parts.batching.epoch, sampler.factor)
+        candidates = make_candidates(sampler.core, scales, centre, over, num_steps)
+        compile_ahead(Race(arena.model, [room], [candidates], judge, num_steps, key).programs())
 
 
 def _refuse_other_targets(sampler: Sampler, over: Mapping[str, Sequence[Any]]) -> None:

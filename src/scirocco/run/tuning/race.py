@@ -11,18 +11,19 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco._programs import setup_program
+from scirocco._programs import setup_loop_program, setup_program
 from scirocco._random import Purpose, key_for
 from scirocco.cluster.tasks import check_wanted
-from scirocco.data import Table
+from scirocco.data import Resident, Table
 from scirocco.errors import InvalidValueError
+from scirocco.estimators.newton import beside
 from scirocco.model import Model
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
@@ -86,6 +87,8 @@ class Lanes:
         self.count = lanes_for(len(samplers))
         spare = self.count - len(samplers)
         self._inners = stacked(samplers + samplers[:1] * spare)
+        if isinstance(arena.table, Resident):
+            self._inners = beside(arena.table.data, self._inners)
         self.owners = np.array([*self.alive, *[-1] * spare])
         """The setting of each lane; -1: none."""
         self.replicates = 1
@@ -97,26 +100,52 @@ class Lanes:
                 f"tuning on streamed or distributed data reads batches, but {type(estimator).__name__} makes passes "
                 "over all rows: tune with sc.ControlVariates or sc.Minibatch."
             )
-        keys = self._replicate_keys(np.zeros(self.count, int))
-        self._shared, self.states = self._begin(keys)
-
-    def _replicate_keys(self, replicates: np.ndarray) -> Key:
-        return jax.vmap(lambda r: jax.random.fold_in(self._key, r))(jnp.asarray(replicates, jnp.uint32))
+        self._shared, self.states = True, cast(KernelState, None)
 
     def _parts(self, number: int) -> tuple[Parts, int]:
         segment = self._feed.at(number)
         return self.arena.parts._replace(data=segment.data, batching=segment.batching), segment.stop
 
-    def _begin(self, keys: Key) -> tuple[bool, KernelState]:
-        """The first states; lanes share the estimators' memory if they do not write to it."""
-        arena, parts = self.arena, self._parts(0)[0]
-        begin = (arena.model, parts, self._inners, arena.start, self._key, keys)
+    def _begin(self, parts: Parts) -> tuple[Any, ...]:
+        """The arguments of `_start`, without the first."""
+        arena = self.arena
+        return arena.model, parts, self._inners, arena.start, self._key, np.zeros(self.count, np.uint32)
+
+    def begin(self) -> None:
+        """Make the first states; lanes share the estimators' memory if they do not write to it."""
+        parts = self._parts(0)[0]
+        begin = self._begin(parts)
         try:
-            states = _start(True, *begin)
-            _advance.eval_shape(arena.model, True, self._room, parts, self._inners, states, 1, 1, 0)
-            return True, states
+            self.states = _start(True, *begin)
+            _advance.eval_shape(*self._step(parts, self.states))
         except ValueError:  # each lane has its own memory
-            return False, _start(False, *begin)
+            self._shared, self.states = False, _start(False, *begin)
+
+    def _step(
+        self, parts: Parts, states: KernelState, span: tuple[int, int, int] = (1, 1, 0)
+    ) -> tuple[Any, ...]:
+        """The arguments of `_advance`; `span`: steps, steps per draw, steps already made towards the first."""
+        return self.arena.model, self._shared, self._room, parts, self._inners, states, *span
+
+    def _pick(self, lanes: list[int], states: KernelState, replicates: np.ndarray) -> tuple[Any, ...]:
+        """The arguments of `_picked`."""
+        memory = None if self._shared else states.memory
+        kept = (self._inners, states.sampler, states.gradient, memory)
+        return np.array(lanes), kept, self._key, replicates.astype(np.uint32)
+
+    def programs(self, judge: reward.Judge) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The jitted functions of a race of lanes that share their memory, with their arguments or shapes of them."""
+        parts = self._parts(0)[0]
+        begin = (True, *self._begin(parts))
+        states, none = _like(_start.eval_shape(*begin), parts.data), [0] * self.count
+        one = jax.eval_shape(self.arena.model.constrain, judge.centre)
+        draws = jax.tree.map(lambda s: s.update(shape=(self.count, self._room, *s.shape)), one)
+        return [
+            reward.program(self.arena.model, judge, 1, _like(draws, parts.data), self._key),
+            (_advance, self._step(parts, states)),
+            (_start, begin),
+            (_picked, self._pick(none, states, np.array(none))),
+        ]
 
     def warm_up(self) -> None:
         """Half a round; lanes start at the mode, and their first draws are not evaluated."""
@@ -139,8 +168,7 @@ class Lanes:
             number, phase = int(self.states.number), done % thin
             parts, stop = self._parts(number + 1)  # step m moves, then needs estimate m + 1
             steps = min(num_steps - done, stop - number - 1)
-            static = (self.arena.model, self._shared, self._room)
-            self.states, chunk = _advance(*static, parts, self._inners, self.states, steps, thin, phase)
+            self.states, chunk = _advance(*self._step(parts, self.states, (steps, thin, phase)))
             yield chunk, (phase + steps) // thin
             done += steps
 
@@ -153,15 +181,12 @@ class Lanes:
         lanes += lanes[:1] * spare
         number = np.concatenate([np.tile(np.arange(replicates), len(settings)), np.arange(spare)])
         states = self.states
-        memory = None if self._shared else states.memory
-        self._inners, sampler, gradient, memory = _picked(
-            np.array(lanes), (self._inners, states.sampler, states.gradient, memory)
-        )
+        (self._inners, sampler, gradient, memory), keys = _picked(*self._pick(lanes, states, number))
         self.states = states._replace(
             sampler=sampler,
             gradient=gradient,
             memory=states.memory if self._shared else memory,
-            noise_key=self._replicate_keys(number),
+            noise_key=keys,
         )
         self.owners = np.concatenate([owners, np.full(spare, -1)])
         self.alive = settings
@@ -171,9 +196,23 @@ class Lanes:
         self._feed.close()
 
 
-@jax.jit
-def _picked(lanes: Array, tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[lanes], tree)
+@setup_program()
+def _picked(lanes: Array, tree: PyTree, key: Key, replicates: Array) -> tuple[PyTree, Key]:
+    """What these lanes have, and the keys of their noise as replicates of these numbers."""
+    return jax.tree.map(lambda leaf: leaf[lanes], tree), _replicate_keys(key, replicates)
+
+
+def _like(spec: PyTree, data: PyTree) -> PyTree:
+    """The shapes of results of programs with these data, placed as the results will be."""
+    first = jax.tree.leaves(data)[0]
+    where = first.sharding if getattr(first, "committed", False) else None
+    return jax.tree.map(
+        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where, weak_type=s.weak_type), spec
+    )
+
+
+def _replicate_keys(key: Key, replicates: Array) -> Key:
+    return jax.vmap(lambda number: jax.random.fold_in(key, number))(replicates)
 
 
 def lanes_for(settings: int) -> int:
@@ -192,13 +231,13 @@ def _with_inner(parts: Parts, inner: Sampler) -> Parts:
 
 @setup_program(0, 1)
 def _start(
-    shared: bool, model: Model, parts: Parts, inners: Sampler, begin: Start, key: Key, keys: Key
+    shared: bool, model: Model, parts: Parts, inners: Sampler, begin: Start, key: Key, replicates: Array
 ) -> KernelState:
     def one(inner: Sampler, noise_key: Key) -> KernelState:
         state = loop.start_chain(model, _with_inner(parts, inner), begin, key, 0)[0]
         return state._replace(noise_key=noise_key)
 
-    return jax.vmap(one, out_axes=_axes(shared))(inners, keys)
+    return jax.vmap(one, out_axes=_axes(shared))(inners, _replicate_keys(key, replicates))
 
 
 def _advance_all(
@@ -213,12 +252,13 @@ def _advance_all(
     phase: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(inner: Sampler, state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return loop.advance(model, False, capacity, _with_inner(parts, inner), state, num_steps, thin, phase)
+        own = _with_inner(parts, inner)
+        return loop.advance(model, False, capacity, own, state, num_steps, thin, phase, in_graph=True)
 
     return jax.vmap(one, in_axes=(0, _axes(shared)), out_axes=(_axes(shared), 0))(inners, states)
 
 
-_advance = setup_program(0, 1, 2)(_advance_all)
+_advance = setup_loop_program(0, 1, 2)(_advance_all)
 
 
 # -- rounds ---------------------------------------------------------------------------------------------------
@@ -269,11 +309,16 @@ class Race:
             for e in self.entries
         ]
 
+    def programs(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The jitted functions of the race, with their arguments or shapes of them."""
+        return [program for lanes in self.lanes for program in lanes.programs(self.judge)]
+
     def run(self, method: str, deadline: float | None) -> list[int]:
         """Entries, best first."""
         alive = list(range(len(self.entries)))
         places = sum(lanes.count for lanes in self.lanes)
         for lanes in self.lanes:
+            lanes.begin()
             lanes.warm_up()
         while True:
             scores = self._round()
@@ -309,11 +354,7 @@ class Race:
             check_wanted()
             draws, good = lanes.advance()
             replicates = lanes.replicates
-            found = np.asarray(
-                reward.discrepancies(
-                    self.model, reward.block_of(self.judge), replicates, self.judge, draws, self.key
-                )
-            )
+            found = reward.discrepancies(self.model, self.judge, replicates, draws, self.key)
             for k, place in enumerate(lanes.alive):
                 fine = good[k * replicates : (k + 1) * replicates].all() and np.isfinite(found[k])
                 scores[self.numbers[number][place]] = float(found[k]) if fine else math.nan

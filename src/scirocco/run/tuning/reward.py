@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco._programs import setup_program
+from scirocco._programs import setup_loop_program
 from scirocco._random import Purpose, key_for
 from scirocco._stein import stein_kernel
 from scirocco.data import Table
+from scirocco.estimators.newton import look
 from scirocco.model import Model
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -25,7 +27,6 @@ _ROWS = 16_384
 _BLOCK = 1_024
 _EXACT = 2_048
 """Maximum number of rows for which gradients are exact."""
-_PAIRS = 2_048
 
 
 class Judge(NamedTuple):
@@ -35,7 +36,7 @@ class Judge(NamedTuple):
     gradient: PyTree
     """∇ log posterior at the centre, exact."""
     rows: Rows
-    """Random rows, of which every draw uses a block."""
+    """Random rows, of which every draw uses a block; blocks wrap around the end."""
     scale: Any
     """N over the rows in a block."""
     factor: Array
@@ -45,45 +46,68 @@ class Judge(NamedTuple):
 
 
 def make_judge(
-    model: Model, table: Table, centre: Params, factor: Any, inverse: Any, temperature: Any, key: Key
+    model: Model,
+    table: Table,
+    centre: Params,
+    factor: Any,
+    inverse: Any,
+    temperature: Any,
+    key: Key,
+    gradient: PyTree | None = None,
 ) -> Judge:
-    """One pass for the exact gradient at the centre, and a sample of rows."""
-    total = table.sum(model.summand, centre)
+    """The exact gradient at the centre, if it is not known from one pass, and a sample of rows."""
+    if gradient is None:
+        gradient = look(model, table, centre).gradient
     exact = table.num_rows <= _EXACT
     rows = table.random_rows(_EXACT if exact else _ROWS, key_for(key, Purpose.REWARD_ROWS), False)
     block = table.num_rows if exact else _BLOCK
-    # blocks wrap around the end, so that all rows have the same weight
-    gradient, rows = _gradient_and_rows(model, 0 if exact else block - 1, centre, total, rows)
-    return Judge(
-        centre,
-        gradient,
-        rows,
-        table.num_rows / block,
-        jnp.asarray(factor),
-        jnp.asarray(inverse),
-        temperature,
-    )
+    return Judge(centre, gradient, rows, table.num_rows / block, factor, inverse, temperature)
 
 
-@setup_program(0, 1)
-def _gradient_and_rows(
-    model: Model, repeated: int, centre: Params, total: PyTree, rows: Rows
-) -> tuple[PyTree, Rows]:
-    """The gradient of the log posterior, and the rows with the first ones repeated at the end."""
-    longer = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[:repeated]]), rows)
-    return model.combine(centre, total), longer
-
-
-def discrepancies(model: Model, block: int, replicates: int, judge: Judge, draws: Params, key: Key) -> Array:
+def discrepancies(model: Model, judge: Judge, replicates: int, draws: Params, key: Key) -> np.ndarray:
     """KSD² of each candidate, over all pairs (V-statistic): never negative.
 
     `draws`: in the units of the user, leaves (lanes, draws, ...); `replicates` consecutive lanes are chains of one
     candidate, and lanes that are left over at the end are not used.
     """
-    return _pooled(replicates, *_rounded(model, block, judge, draws, key))
+    function, arguments = program(model, judge, replicates, draws, key)
+    lanes, count = jax.tree.leaves(draws)[0].shape[:2]
+    return np.asarray(function(*arguments))[: lanes // replicates] / (replicates * count) ** 2
 
 
-@setup_program(0, 1)
+def program(
+    model: Model, judge: Judge, replicates: int, draws: Params, key: Key
+) -> tuple[Any, tuple[Any, ...]]:
+    """The jitted function of `discrepancies`, and its arguments."""
+    lanes = jax.tree.leaves(draws)[0].shape[0]
+    own = np.arange(lanes) // replicates
+    both = np.argwhere(np.triu(own[:, None] == own) & (own < lanes // replicates))
+    pairs = np.zeros((lanes * (lanes + 1) // 2, 3), np.int32)  # one program for any number of replicates
+    pairs[: len(both)] = np.column_stack([both, own[both[:, 0]]])
+    return _sums_over_pairs, (model, block_of(judge), judge, draws, key, pairs, len(both))
+
+
+@setup_loop_program(0, 1)
+def _sums_over_pairs(
+    model: Model, block: int, judge: Judge, draws: Params, key: Key, pairs: Array, num_pairs: Any
+) -> Array:
+    """The sum of the Stein kernel over all pairs of draws of each candidate.
+
+    `pairs`: two lanes and their candidate; a pair of different lanes stands for both orders.
+    """
+    x, s = _rounded(model, block, judge, draws, key)
+    # about the median distance where the posterior is round
+    scale = jnp.sqrt(jnp.asarray(2.0 * x.shape[2], x.dtype))
+
+    def add(number: Array, sums: Array) -> Array:
+        a, b, candidate = pairs[number]
+        found = jnp.sum(stein_kernel(jnp, x[a], s[a], x[b], s[b], scale))
+        return sums.at[candidate].add(jnp.where(a == b, 1.0, 2.0) * found)
+
+    with jax.default_matmul_precision("highest"):  # distances are differences of large products
+        return jax.lax.fori_loop(0, num_pairs, add, jnp.zeros(x.shape[0], x.dtype))
+
+
 def _rounded(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> tuple[Array, Array]:
     """Draws and their scores as vectors, in the coordinates that make the posterior round."""
     with jax.default_matmul_precision("highest"):
@@ -97,16 +121,6 @@ def _rounded(model: Model, block: int, judge: Judge, draws: Params, key: Key) ->
         return x @ judge.inverse.T, s @ judge.factor
 
 
-@setup_program(0)
-def _pooled(replicates: int, x: Array, s: Array) -> Array:
-    lanes, count, size = x.shape
-    candidates = lanes // replicates
-    pooled = (candidates, replicates * count, size)
-    x, s = (leaf[: candidates * replicates].reshape(pooled) for leaf in (x, s))
-    with jax.default_matmul_precision("highest"):  # distances are differences of large products
-        return jax.lax.map(_mean_over_pairs, (x, s))
-
-
 def block_of(judge: Judge) -> int:
     """The rows from which a gradient is computed."""
     total = jax.tree.leaves(judge.rows)[0].shape[0]
@@ -116,12 +130,15 @@ def block_of(judge: Judge) -> int:
 def gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -> PyTree:
     """For draw number t of every lane: the gradient from block number t of rows."""
     count = jax.tree.leaves(draws)[0].shape[1]
+    # the first rows again at the end: in as many blocks as the others
     total = jax.tree.leaves(judge.rows)[0].shape[0]
-    offsets = jax.random.randint(key, (count,), 0, total - block + 1)
+    repeated = 0 if block == total else block - 1
+    longer = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[:repeated]]), judge.rows)
+    offsets = jax.random.randint(key, (count,), 0, total + repeated - block + 1)
 
     def one(numbered: tuple[Array, Params]) -> PyTree:
         offset, positions = numbered
-        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, block), judge.rows)
+        rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, block), longer)
         there = model.summand.total(judge.centre, rows)
         prior_there = jax.grad(model.log_prior_density)(judge.centre)
 
@@ -142,24 +159,3 @@ def gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -
     swapped = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), draws)
     found = jax.lax.map(one, (offsets, swapped))
     return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), found)
-
-
-def _mean_over_pairs(pair: tuple[Array, Array]) -> Array:
-    """V-statistic of the Stein kernel, in stripes so that memory stays small."""
-    x, s = pair
-    count, size = x.shape
-    scale = jnp.sqrt(
-        jnp.asarray(2.0 * size, x.dtype)
-    )  # about the median distance where the posterior is round
-    stripe = min(count, _PAIRS)
-    stripes = -(-count // stripe)
-    padded = stripes * stripe - count
-    rows = jnp.pad(x, ((0, padded), (0, 0))).reshape(stripes, stripe, size)
-    scores = jnp.pad(s, ((0, padded), (0, 0))).reshape(stripes, stripe, size)
-    real = (jnp.arange(stripes * stripe) < count).reshape(stripes, stripe)
-
-    def one(part: tuple[Array, Array, Array]) -> Array:
-        x_part, s_part, there = part
-        return jnp.sum(there * stein_kernel(jnp, x_part, s_part, x, s, scale).sum(axis=1))
-
-    return jnp.sum(jax.lax.map(one, (rows, scores, real))) / count**2
