@@ -219,7 +219,7 @@ def plain_scan(data, params, log_likelihoods, prior, num_chains, batch, step_siz
     def density(params, rows):
         return prior(params) + num_rows / batch * jnp.sum(log_likelihoods(params, rows))
 
-    def chain(key, data, num_draws):
+    def chain(key, data, params, num_draws):
         def step(params, key):
             rows_key, key = jax.random.split(key)
             rows = jax.random.randint(rows_key, (batch,), 0, num_rows)
@@ -236,12 +236,14 @@ def plain_scan(data, params, log_likelihoods, prior, num_chains, batch, step_siz
         return jax.lax.scan(step, params, jax.random.split(key, THIN * num_draws), unroll=unroll)[0]
 
     def make(num_draws):
-        def one(key, data):
-            return chain(key, data, num_draws)
+        def one(
+            key, data, params
+        ):  # weights are arguments: as constants of a program they take long to compile
+            return chain(key, data, params, num_draws)
 
         keys = jax.random.split(jax.random.key(0), num_chains)
-        function = jax.jit(jax.vmap(one, (0, None)) if num_chains > 1 else one)
-        return lambda: function(keys if num_chains > 1 else keys[0], data)
+        function = jax.jit(jax.vmap(one, (0, None, None)) if num_chains > 1 else one)
+        return lambda: function(keys if num_chains > 1 else keys[0], data, params)
 
     return make
 

@@ -160,8 +160,12 @@ def in_order(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def coverage(repeats: int, only: str | None) -> None:
-    """Shares of 90 % intervals that contain the truth, over data sets drawn with parameters from a fixed truth."""
-    moves = np.array([[0.9, 0.08, 0.02], [0.1, 0.85, 0.05], [0.05, 0.15, 0.8]])
+    """Shares of 90 % intervals that contain the truth, over data sets whose transitions are drawn from the prior.
+
+    With one fixed truth the share depends on it: 4 categories hardly determine a state that lasts longer than a flat
+    prior expects, and its dwell time is covered in 60 % of cases (81 % on average over states).
+    """
+    sticky = 10.0
     shares = np.array([[0.7, 0.2, 0.08, 0.02], [0.1, 0.6, 0.1, 0.2], [0.02, 0.08, 0.3, 0.6]])
     truths: dict[str, Any] = {
         "gaussian": [-2.0, 0.0, 2.5],
@@ -174,6 +178,7 @@ def coverage(repeats: int, only: str | None) -> None:
         inside: dict[str, list[Any]] = {"transitions": [], "emissions": [], "dwell": []}
         for number in range(repeats):
             rng = np.random.default_rng([7, number])
+            moves = np.stack([rng.dirichlet(1.0 + sticky * row) for row in np.eye(3)])
             z = states(moves, 800, rng)
             if kind == "categorical":
                 x = (rng.random(800)[:, None] > np.cumsum(shares, axis=1)[z, :-1]).sum(axis=1)
@@ -184,7 +189,7 @@ def coverage(repeats: int, only: str | None) -> None:
                     else np.array(truth)[z] + rng.normal(size=800)
                 )
             model = sc.models.HMM(
-                3, emissions=kind, num_chains=1, num_samples=400, seed=number, num_threads=1
+                3, emissions=kind, sticky=sticky, num_chains=1, num_samples=400, seed=number, num_threads=1
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

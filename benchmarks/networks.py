@@ -4,7 +4,8 @@
     python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
     python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
     python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
-    python benchmarks/networks.py samplers --data graphs    # mixed memberships by SCIR-CV, SCIR and SGRLD, five seeds
+    python benchmarks/networks.py kinds --data graphs       # hidden links by all kinds of mixed memberships
+    python benchmarks/networks.py samplers --data graphs --epochs 500    # mixed memberships by SCIR-CV, SCIR and SGRLD
 
 steps     a step draws the blocks of 10,000 nodes; networks have ten edges per node. Goal: at most 1.3 times from 10⁴ to
           10⁶ edges.
@@ -13,16 +14,21 @@ large     two chains; time counts everything after the network is read. Goal: wi
 links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
           with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
           environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
+samplers  a fifth of the edges held out with as many pairs without one: the step size of each sampler, from the same
+          five, is chosen on one half, and scored on the other. Five seeds; all have the same number of passes. The
+          second perplexity is given that half of the pairs are linked, see `_perplexities`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +36,7 @@ import environments
 import numpy as np
 
 import scirocco as sc
+from scirocco.models.graph import mixed_chains, mmsb
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
 from scirocco.models.graph.starts import Starts
@@ -254,34 +261,143 @@ def links(args: argparse.Namespace) -> None:
                 print(f"   {rival:20s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
-STEPS: dict[str, tuple[float | None, ...]] = {
-    "scir_cv": (0.1, 0.3, 1.0, 3.0),
-    "scir": (0.1, 0.3, 1.0, 3.0),
-    "sgrld": (0.01, 0.03, 0.1, 0.3),
-    "gibbs": (None,),
+def samplers(args: argparse.Namespace) -> None:
+    """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the step of each chosen on other pairs."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    names = (args.graphs or "ca-GrQc,ca-HepTh").split(",")
+    tasks = [
+        (args.data, name, kind, start, seed, sampler, step, args.epochs)
+        for seed in range(args.seeds)
+        for name in names
+        for kind in args.kinds.split(",")
+        for start in args.starts.split(",")
+        for sampler in args.samplers.split(",")
+        for step in ([None] if sampler == "gibbs" else [float(one) for one in args.steps.split(",")])
+    ]
+    _perplexities((*tasks[0][:-1], 2))  # compiles
+    found = dict[Any, list[tuple[float, ...]]]()
+    with ProcessPoolExecutor(
+        args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)
+    ) as pool:
+        for task, result in zip(tasks, pool.map(_perplexities, tasks), strict=True):
+            found.setdefault((*task[1:4], task[5]), []).append((task[4], task[6] or 0.0, *result))
+            print("  ", *task[1:7], *(f"{value:.4f}" for value in result), flush=True)
+    for (name, kind, start, sampler), rows in found.items():
+        table = np.array(rows)
+        seeds = [table[table[:, 0] == seed] for seed in range(args.seeds)]
+        print(f"{name} {kind} from {start}, {sampler}:")
+        for by, column in (("perplexity", 2), ("second", 3)):
+            best = np.array([rows[rows[:, column].argmin()] for rows in seeds])
+            (perplexity, auc, second), spread = best[:, 4:7].mean(axis=0), best[:, 4:7].std(axis=0)
+            print(
+                f"   step chosen by {by:10s} perplexity {perplexity:.3f} (sd {spread[0]:.3f}), second "
+                f"{second:.4f} (sd {spread[2]:.4f}), AUC {auc:.4f}; steps {best[:, 1].tolist()}",
+                flush=True,
+            )
+        for step in np.unique(table[:, 1]):
+            perplexity, auc, second, seconds = table[table[:, 1] == step, 4:].mean(axis=0)
+            print(
+                f"   step {step:<6g} perplexity {perplexity:.3f}, second {second:.4f}, AUC {auc:.4f}, "
+                f"{seconds:.1f} CPU s"
+            )
+
+
+def _perplexities(task: tuple[Any, ...]) -> tuple[float, ...]:
+    """Both perplexities of validation pairs; perplexity, AUC and second perplexity of test pairs; CPU seconds.
+
+    Half of the pairs are linked, a share in the network of, say, 0.001. The first perplexity ignores that, and prefers
+    probabilities that are far too large: ½ for all pairs has 2. The second one is that of the probabilities given how
+    pairs were chosen, with odds times the ratio of the shares of links: the density for all pairs has 2.
+    """
+    folder, name, kind, start, seed, sampler, step, epochs = task
+    edges = np.load(Path(folder) / f"{name}.npz")["edges"].astype(np.int64)
+    nodes = int(edges.max()) + 1
+    edges = np.unique(np.sort(edges[edges[:, 0] != edges[:, 1]], axis=1), axis=0)
+    pairs, counts = sc.models.held_out_links(edges, 0.2, seed=seed, nodes=nodes)
+    half = np.random.default_rng(seed).permutation(len(pairs)) % 2 == 0
+    pairs, counts = np.array(pairs), np.minimum(counts, 1)
+    begin = time.process_time()
+    model = sc.models.MixedMembership(
+        20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed, **KINDS_OF_MIXED[kind]
+    )
+    with _starting(start):
+        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    seconds = time.process_time() - begin
+    density = 2 * len(edges) / nodes / (nodes - 1)
+    scores = list[float]()
+    for chosen in (half, ~half):
+        linked = counts[chosen] > 0
+        p = np.clip(model.predict_proba(pairs[chosen]), 1e-300, 1 - 1e-12)
+        odds = p / (1 - p) * (1 - density) / density
+        logs = -np.log1p(np.where(linked, 1 / odds, odds))
+        scores += [model.perplexity(pairs[chosen], counts[chosen]), float(np.exp(-logs.mean()))]
+    return *scores[:3], model.auc(pairs[~half], counts[~half]), scores[3], seconds
+
+
+KINDS_OF_MIXED: dict[str, dict[str, Any]] = {
+    "poisson": {},
+    "general": {"kind": "general"},
+    "bernoulli": {"degree_corrected": False},
+    "general-bernoulli": {"degree_corrected": False, "kind": "general"},
 }
 
 
-def samplers(args: argparse.Namespace) -> None:
-    """Held-out perplexity of mixed memberships by SCIR-CV, SCIR and SGRLD, the best of several step sizes."""
-    warnings.simplefilter("ignore")
-    for name in (args.graphs or "ca-GrQc,ca-HepTh").split(","):
-        edges = np.load(Path(args.data) / f"{name}.npz")["edges"].astype(np.int64)
-        nodes, table = int(edges.max()) + 1, dict[str, list[float]]()
-        for seed in range(args.seeds):
-            pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes)
-            for sampler in ("scir_cv", "scir", "sgrld", "gibbs"):
-                best = []
-                for step in STEPS[sampler]:
-                    model = sc.models.MixedMembership(
-                        20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed
-                    )
-                    model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
-                    best.append(model.perplexity(pairs, counts))
-                table.setdefault(sampler, []).append(min(best))
-                print(f"   {name} seed {seed} {sampler:8s} {np.round(best, 3)}", flush=True)
-        means = ", ".join(f"{s} {np.mean(v):.3f} (sd {np.std(v):.3f})" for s, v in table.items())
-        print(f"{name}: perplexity {means}", flush=True)
+def kinds(args: argparse.Namespace) -> None:
+    """AUC and perplexity of hidden links, a tenth of the edges, by kinds of mixed memberships."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    names = (args.graphs or "netscience,email-Eu-core,ca-GrQc,ca-HepTh,ca-HepPh").split(",")
+    tasks = [
+        (args.data, name, kind, seed, args.epochs)
+        for seed in range(args.seeds)
+        for name in names
+        for kind in args.kinds.split(",")
+    ]
+    found = dict[Any, list[tuple[float, ...]]]()
+    with ProcessPoolExecutor(
+        args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)
+    ) as pool:
+        for task, result in zip(tasks, pool.map(_kind, tasks), strict=True):
+            found.setdefault(task[1:3], []).append(result)
+            print("  ", *task[1:4], *(f"{value:.4f}" for value in result), flush=True)
+    for (name, kind), rows in found.items():
+        auc, perplexity, seconds = np.mean(rows, axis=0)
+        print(
+            f"{name:14s} {kind:20s} AUC {auc:.4f} (sd {np.std(rows, axis=0)[0]:.4f}), perplexity {perplexity:.3f}, "
+            f"{seconds:.0f} CPU s"
+        )
+
+
+def _kind(task: tuple[Any, ...]) -> tuple[float, ...]:
+    folder, name, kind, seed, epochs = task
+    edges = np.load(Path(folder) / f"{name}.npz")["edges"].astype(np.int64)
+    nodes, directed = int(edges.max()) + 1, kind.endswith("directed")
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    edges = np.unique(edges if directed else np.sort(edges, axis=1), axis=0)
+    pairs, counts = sc.models.held_out_links(edges, 0.1, seed=seed, nodes=nodes, directed=directed)
+    num = 42 if name == "email-Eu-core" else 50
+    begin = time.process_time()
+    options = KINDS_OF_MIXED[kind.removesuffix("-directed")]
+    model = sc.models.MixedMembership(
+        num, num_chains=1, num_samples=50, seed=seed, directed=directed, **options
+    )
+    model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    return model.auc(pairs, counts), model.perplexity(pairs, counts), time.process_time() - begin
+
+
+@contextlib.contextmanager
+def _starting(start: str) -> Iterator[None]:
+    """Chains start from random communities ("random"), or where they start by default ("clusters")."""
+    known = mixed_chains.clusters
+    if start == "random":
+        mixed_chains.clusters = mmsb.clusters = lambda rows, num, rng: rng.integers(0, num, len(rows))
+    try:
+        yield
+    finally:
+        mixed_chains.clusters = mmsb.clusters = known
 
 
 def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:
@@ -315,7 +431,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "samplers"))
+    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "kinds", "samplers"))
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)
@@ -325,6 +441,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default="graphs")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--starts", default="clusters,random", help="where chains of `samplers` start")
+    parser.add_argument("--kinds", default="poisson", help="models of `samplers`")
+    parser.add_argument("--samplers", default="scir_cv,scir,sgrld,gibbs", help="samplers of `samplers`")
+    parser.add_argument("--steps", default="0.03,0.1,0.3,1,3", help="step sizes of `samplers`")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--graphs", help="some of the networks: ca-GrQc,ca-HepTh")
     parser.add_argument("--alone", action="store_true", help="links without other packages")
     args = parser.parse_args()

@@ -101,6 +101,37 @@ def test_a_table_of_texts(tmp_path, capsys):
     assert (status, err) == (0, "") and LDA.load(tmp_path / "again").tokeniser_ is not None
 
 
+def test_seed_words_and_labels(tmp_path, capsys):
+    """Names of topics are shown; documents that are held out do not shift the labels."""
+    path, seeds = tmp_path / "texts.csv", tmp_path / "seeds.toml"
+    words = ["sun and moon and star ", "cow, horse, goat ", "bread and soup, bread and salt "]
+    texts = [each * 4 for each in words] * 20
+    rows = [f'"{text}",{kind}\n' for text, kind in zip(texts, ["sky", "farm", "food"] * 20, strict=True)]
+    path.write_text("body,kind\n" + "".join(rows))
+    seeds.write_text('sky = ["moon", "Sun"]\n')
+    how = ("--column", "body", "--topics", "3", "--epochs", "30", "--held-out", "0.2", "--max-share", "1")
+    guide = ("--seed-words", seeds, "--labels", "kind", "--seed-weight", "20")
+    status, out, err = call(capsys, "fit", path, *how, *guide, "--out", tmp_path / "run")
+    assert (status, err) == (0, "") and "48 documents" in out
+    model = LDA.load(tmp_path / "run")
+    assert model.topic_names_ == ("sky", "farm", "food") and model.seed_words == {"sky": ["moon", "Sun"]}
+    assert {"cow", "horse", "goat"} == set(model.top_words(3)[1]) and "moon" in model.top_words(3)[0]
+    status, out, err = call(capsys, "show", tmp_path / "run")
+    assert (status, err) == (0, "") and "1 farm" in out and "2 food" in out
+    assert json.loads(call(capsys, "show", tmp_path / "run", "--json")[1])["topics"][0]["name"] is not None
+    whole = LDA(4, num_samples=20).fit(
+        path, column="body", labels="kind", num_epochs=2, progress=False
+    )  # the same column in Python
+    assert whole.topic_names_ == ("farm", "food", "sky")
+    seeds.write_text("sky = [")
+    bad = {"seeds.toml": "cannot be read", "seeds.txt": "must name a .toml or .json", "no.json": "no.json"}
+    for name, words in bad.items():
+        status, _, err = call(capsys, "fit", path, "--seed-words", tmp_path / name, *how, "--out", "x")
+        assert status == 2 and words in err
+    status, _, err = call(capsys, "fit", path, "--labels", "sort", *how, "--out", tmp_path / "x")
+    assert status == 2 and "'body', 'kind'" in err
+
+
 def test_names_are_no_formulas():
     assert [_escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == [
         "'=1+1.txt",
@@ -199,7 +230,7 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
         (["TEXT", "--out", "run", "--topics", "1"], "--topics"),
         (["TEXT", "--out", "run", "--alpha", "-1"], "`alpha` must be finite and > 0, got -1.0."),
         (["TEXT", "--out", "run", "--beta", "0"], "`beta` must be finite and > 0"),
-        (["TEXT", "--out", "run", "--sampler", "foo"], "`sampler` must be one of 'auto'"),
+        (["TEXT", "--out", "run", "--sampler", "foo"], "--sampler must be one of 'auto'"),
         (["TEXT", "--out", "run", "--preset", "foo"], "`preset` must be one of 'patterson2013'"),
         (
             ["TEXT", "--out", "run", "--epochs", "1", "--steps", "3"],

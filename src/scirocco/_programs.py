@@ -18,7 +18,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,8 @@ def keep() -> str | None:
     return str(folder)
 
 
-def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
-    """Compile jitted functions for these arguments in other threads; a call of one that is not ready waits for it.
+def compile_ahead(programs: Iterable[tuple[Program, tuple[Any, ...]]]) -> None:
+    """Compile programs for these arguments in other threads; a call of one that is not ready waits for it.
 
     Several programs are then compiled at once: a set-up needs a dozen, one after the other.
     """
@@ -71,7 +71,7 @@ def compile_ahead(programs: Iterable[tuple[Any, tuple[Any, ...]]]) -> None:
     try:
         for function, arguments in programs:
             lowered = function.lower(*arguments)  # in this thread, whose settings of JAX apply
-            pool.submit(lowered.compile)  # an error is raised again by the call
+            function.expect(arguments, pool.submit(lowered.compile))  # an error is raised again by the call
     finally:
         pool.shutdown(wait=False)
 
@@ -83,6 +83,7 @@ class Program:
         self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]
     ):
         self._function, self._static, self._options = function, static_argnums, options
+        self._ahead: list[tuple[tuple[Any, ...], Future[Any]]] = []
 
     @functools.cached_property
     def _jitted(self) -> Any:
@@ -93,7 +94,18 @@ class Program:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program."""
+        if self._ahead:  # JAX would compile what is being compiled a second time
+            own = self._static_of(arguments)
+            wait([future for static, future in self._ahead if static == own])
+            self._ahead = [each for each in self._ahead if not each[1].done()]
         return self._jitted(*arguments)
+
+    def expect(self, arguments: tuple[Any, ...], future: Future[Any]) -> None:
+        """What compiles the program for these arguments in another thread."""
+        self._ahead.append((self._static_of(arguments), future))
+
+    def _static_of(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(arguments[number] for number in self._static)
 
     def lower(self, *arguments: Any) -> Any:
         """The lowered program for these arguments."""

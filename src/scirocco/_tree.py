@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
-from scirocco._random import normal, normals_between
+from scirocco._random import normal, normals_in_pairs
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, ArrayLike, Key, PyTree
 
 T = TypeVar("T")
-_MANY_NORMALS = 1 << 19
+MANY_NORMALS = 1 << 19
 
 
 def on_host(tree: PyTree) -> PyTree:
@@ -149,21 +149,24 @@ def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
 
 
 def normal_like(key: Key, tree: PyTree) -> PyTree:
-    """Independent standard normals in the shape of `tree`, all leaves from one call to the generator.
+    """Independent standard normals in the shape of `tree`.
 
-    The numbers of large networks are made one by one on an accelerator; they are the same.
+    All leaves from one call to the generator; those of large networks leaf by leaf, in pairs of neighbours.
     """
     leaves, treedef = jax.tree.flatten(tree)
     total, dtype = size(tree), jnp.result_type(*leaves)
     threefry = str(jax.random.key_impl(key)).startswith("threefry")
-    singly = total >= _MANY_NORMALS and dtype == jnp.float32 and threefry and jax.default_backend() != "cpu"
-    flat = None if singly else normal(key, total, dtype)
+    many = total >= MANY_NORMALS and dtype == jnp.float32 and threefry
+    flat = None if many else normal(key, total, dtype)
     out, start = [], 0
     for leaf in leaves:
-        stop = start + math.prod(leaf.shape)
-        part = normals_between(key, start, stop, total) if flat is None else flat[start:stop]
-        out.append(part.reshape(leaf.shape).astype(leaf.dtype))
-        start = stop
+        length = math.prod(leaf.shape)
+        if flat is None:
+            part, used = normals_in_pairs(key, start, leaf.shape), (length + 1) // 2
+        else:
+            part, used = flat[start : start + length].reshape(leaf.shape), length
+        out.append(part.astype(leaf.dtype))
+        start += used
     return jax.tree.unflatten(treedef, out)
 
 

@@ -424,8 +424,6 @@ class Reducing:
                 )
         self.traced = {name: r.function for name, r in reducers.items() if isinstance(r, Trace)}
         self.reducers = {name: r for name, r in reducers.items() if not isinstance(r, Trace)}
-        self._update = jax.jit(_update)
-        self._update_all = jax.jit(jax.vmap(_update, in_axes=(None, 0, 0, 0, None)))
         self._trace = jax.jit(self._traces, static_argnums=1)
 
     def __bool__(self) -> bool:
@@ -454,7 +452,7 @@ class Reducing:
         """Add the first `count` draws of a chunk, one after the other (of all chains at once if `vectorized`)."""
         if not self.reducers:
             return states
-        update = self._update_all if vectorized else self._update
+        update = _update_chains if vectorized else _update_chain
         gradients = chunk.gradients if self.needs_gradients else None
         return update(self.reducers, states, chunk.draws, (gradients, chunk.path), np.int32(count))
 
@@ -495,3 +493,8 @@ def _update(
         }
 
     return jax.lax.fori_loop(0, count, one, states)
+
+
+# compiled once for reducers of the same functions, whichever run they belong to
+_update_chain = jax.jit(_update)
+_update_chains = jax.jit(jax.vmap(_update, in_axes=(None, 0, 0, 0, None)))

@@ -3,6 +3,10 @@
 Skipped on a CPU; `python tools/device_laws.py` runs it, and the other tests of distributions, on an accelerator.
 """
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -139,3 +143,38 @@ def test_a_resumed_run_is_the_same_bit_for_bit(seed, batches, tmp_path):
     assert part.num_draws < 400
     rest = sc.resume(tmp_path / "run", MODEL, linear_data(seed)[0], progress=False)
     np.testing.assert_array_equal(np.asarray(rest.draws), whole.draws)
+
+
+BEGIN_ON_A_CPU = """
+import sys
+sys.path.insert(0, {folder!r})
+import test_device_laws as laws
+
+def stop(report):
+    if report.step > 1_000:
+        report.stop()
+
+run, *_ = laws.chains_of({seed}, None, num_samples=400, num_chains=64, store={store!r}, callbacks=[stop])
+print("made", run.num_draws)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_that_was_begun_on_a_cpu_warns_that_its_bits_differ(seed, tmp_path):
+    store = str(tmp_path / "run")
+    code = BEGIN_ON_A_CPU.format(folder=os.path.dirname(__file__), seed=seed, store=store)
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    begun = subprocess.run(
+        command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=100
+    )
+    assert "made" in begun.stdout, begun.stderr[-2_000:]
+    made = int(begun.stdout.split("made")[1])
+    before = np.asarray(sc.load(store).draws)
+    with pytest.warns(UserWarning, match=r"another setup \(backend cpu → .*differ in the last bits"):
+        rest = sc.resume(store, MODEL, linear_data(seed)[0], progress=False)
+    assert 0 < made < rest.num_draws == 400
+    np.testing.assert_array_equal(np.asarray(rest.draws)[:, :made], before)
+    whole, _, covariance = chains_of(seed, None, num_samples=400, num_chains=64)
+    # the same chain but for rounding, which the steps make smaller: it pulls towards the mode
+    difference = (np.asarray(rest.draws) - whole.draws) / np.sqrt(np.diag(covariance))
+    assert np.abs(difference).max() < 0.05

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco import _programs, _tree
+from scirocco._random import _as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
@@ -129,18 +131,23 @@ def test_windows_by_columns_are_the_same_windows(seed):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.rotates(3)
 @pytest.mark.unit
-@pytest.mark.parametrize("shapes", [((2, 3), (4,), (3, 5)), ((3,), (1,)), ((7,),)])
-def test_normals_made_one_by_one_are_the_same(seed, shapes, monkeypatch):
-    """In arrays before, after and on both sides of the middle, of an even and an odd number."""
-    tree = [jnp.zeros(shape) for shape in shapes]
-    expected = _tree.normal_like(jax.random.key(seed), tree)
-    monkeypatch.setattr(_tree, "_MANY_NORMALS", 1)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+def test_normals_of_large_networks(seed, monkeypatch):
+    """On a CPU and an accelerator the same; no call of the generator serves two pairs, also in arrays of odd size."""
+    tree = [jnp.zeros(shape) for shape in ((2, 3), (5,), (), (3, 5))]
+    monkeypatch.setattr(_tree, "MANY_NORMALS", 1)
     monkeypatch.setattr(_tree, "normal", None)
-    for a, b in zip(expected, _tree.normal_like(jax.random.key(seed), tree), strict=True):
+    expected = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(a, b)
+    numbers = np.concatenate([np.ravel(leaf) for leaf in expected])
+    words = threefry(np.array([0, seed], np.uint32), np.arange(15, dtype=np.uint32), 0, np)
+    pairs = np.asarray(jax.jit(_as_normal)(np.stack(words, axis=-1)))
+    kept = [pairs[:3].ravel(), pairs[3:6].ravel()[:5], pairs[6].ravel()[:1], pairs[7:].ravel()[:15]]
+    np.testing.assert_allclose(numbers, np.concatenate(kept), rtol=1e-6)
+    assert len(np.unique(numbers)) == 27
 
 
 PRECISIONS = [(sc.Full(), True), (sc.ControlVariates(8), True), (sc.SAGA(8), True), (sc.Minibatch(8), False)]
@@ -361,6 +368,21 @@ def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set(
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+def test_a_call_waits_for_what_is_compiled_ahead():
+    """Else it would be compiled a second time; programs with other static arguments are not waited for."""
+    program, ready, found = _programs.setup_program(0)(lambda n, x: n * x), Future(), []
+    program.expect((2, 1.0), ready)
+    assert program(3, 1.0) == 3.0
+    call = threading.Thread(target=lambda: found.append(program(2, 1.0)))
+    call.start()
+    call.join(0.3)
+    assert not found
+    ready.set_exception(ValueError("the compiler failed"))  # the call says so itself
+    call.join()
+    assert found == [2.0]
 
 
 @pytest.mark.unit

@@ -114,9 +114,24 @@ def test_auto_finds_a_step_in_raw_units(name, data, truth, seed):
 
 
 @pytest.fixture(scope="module")
-def tuning(data):
-    """SGLD with control variates, all that is left open."""
-    return quick(data, seed=4)
+def searched(data):
+    """SGLD with control variates, all that is left open; and what was compiled for it."""
+    with helpers.compiled() as programs:
+        found = quick(data, seed=4)
+    return found, programs
+
+
+@pytest.fixture(scope="module")
+def tuning(searched):
+    return searched[0]
+
+
+def test_all_rounds_use_the_same_programs(searched):
+    """Compiled ahead for what they are called with, whatever the number of chains of a setting; none for arithmetic."""
+    programs = searched[1]
+    twice = {name for name in programs if programs.count(name) > 1}
+    assert twice <= {"jit(_sum)", "jit(random_rows)", "jit(stage)"}, programs
+    assert len(programs) <= 20, programs
 
 
 def test_a_quarter_goes_on_after_each_round(tuning):

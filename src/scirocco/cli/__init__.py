@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         words.append("--help")
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warner(warnings.showwarning)
+            warnings.showwarning = _warner(warnings.showwarning, command)
             status = app(words, prog_name="scirocco", standalone_mode=False)
     except SciroccoError as error:
         _exit.fail(_exit.in_words_of_the_command_line(str(error), command))
@@ -113,12 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(status or 0)
 
 
-def _warner(usual: Callable[..., None]) -> Callable[..., None]:
+def _warner(usual: Callable[..., None], command: str) -> Callable[..., None]:
     """Print our own warnings as one line on stderr, without the line of source code."""
 
     def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, SciroccoWarning):
-            say(f"scirocco: {' '.join(str(message).split())}", file=sys.stderr)
+            told = _exit.in_words_of_the_command_line(" ".join(str(message).split()), command)
+            say(f"scirocco: {told}", file=sys.stderr)
         else:
             usual(message, category, *where, **more)
 

@@ -150,6 +150,8 @@ _OPTIONS = (
     (re.compile(r'\b(emissions|likelihood|sampler|device)="(\w+)"'), r"--\1 \2"),
     (re.compile(r"`(?:num_)?(blocks|states|starts|emissions|likelihood|sampler|sticky|by)`(?!=)"), r"--\1"),
     (re.compile(r"`num_communities`"), "--blocks"),
+    (re.compile(r"\(num_epochs\)"), "(--epochs)"),
+    (re.compile(r"`co_membership` and `predict_proba` average"), "`scirocco network predict` averages"),
     (re.compile(r"`by`='([^']*)'"), r"--by \1"),
     (re.compile(r"\bpass directed=True"), "pass --directed"),
     (re.compile(r"\bpass degree_corrected=False"), "pass --plain"),

@@ -40,6 +40,12 @@ def hmm_fit(
     sticky: Annotated[
         float, typer.Option("--sticky", min=0, help="Prior pseudo-counts of staying in a state.")
     ] = 0.0,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset", metavar="NAME", help="Sampler of a paper: baker2018, barile2024, aicher2019."
+        ),
+    ] = None,
     sampler: Annotated[
         str | None, typer.Option("--sampler", metavar="NAME", help="gibbs (default), scir, scir_cv, sgrld.")
     ] = None,
@@ -82,7 +88,8 @@ def hmm_fit(
         "device": device,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    model = HMM(states, emissions=emissions, sticky=sticky, num_chains=chains, seed=seed, **given)
+    given |= {"emissions": emissions, "sticky": sticky, "num_chains": chains, "seed": seed}
+    model = HMM(states, **given) if preset is None else HMM.preset(preset, states, **given)
     series = _read(data, columns, by)
     if not as_json:
         say(f"{_common.counted(len(series), 'observation')}, {_common.counted(states, 'state')}", flush=True)
@@ -205,7 +212,7 @@ def _open(path: Path) -> tuple[HMM, str]:
 
 
 def _show(path: Path, interval: float, as_json: bool) -> None:
-    from scirocco._console import print_table
+    from scirocco._console import print_table, print_wrapped
     from scirocco.diagnostics.intervals import widest
 
     model, status = _open(path)
@@ -242,6 +249,7 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
         ]
         for j in range(len(table))
     ]
+    print_wrapped("share: of time, in the long run; dwell: expected steps of a visit.")
     print_table("transitions", ["from", *(f"to {k}" for k in range(len(table)))], rows, right=(0,))
 
 

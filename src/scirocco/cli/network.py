@@ -25,6 +25,12 @@ _COLUMNS = typer.Option(
     metavar="NAMES",
     help="Columns to use: source,target or source,target,weight. All by default.",
 )
+_NOTES = {
+    "share": "of the nodes, of communities of the edges",
+    "inside": "edges per pair of its nodes",
+    "next": "the other block with most edges per pair",
+    "members": "nodes with a membership of 0.1 or more",
+}
 
 
 @network_app.command("fit")
@@ -40,10 +46,22 @@ def network_fit(
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
     ] = False,
+    general: Annotated[
+        bool, typer.Option("--general", help="With --mixed: communities also have edges between them.")
+    ] = False,
     directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Without propensities of nodes (not degree-corrected).")
     ] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="Model of a paper: holland1983, nowicki2001, karrer2011; with --mixed airoldi2008, li2016, "
+            "baker2018, barile2024.",
+        ),
+    ] = None,
     likelihood: Annotated[
         str | None,
         typer.Option(
@@ -84,10 +102,15 @@ def network_fit(
         "degree_corrected": False if plain else None,
     }
     given = {name: value for name, value in {**options, **of_blocks}.items() if value is not None}
-    if mixed and set(given) & set(of_blocks):
-        raise InvalidValueError("--mixed has no --likelihood, --starts, --directed and --plain: remove them.")
+    if mixed and starts is not None:
+        raise InvalidValueError("--mixed has no --starts: remove it.")
+    if general and not mixed:
+        raise InvalidValueError("--general is for --mixed: block models always have edges between blocks.")
+    if general:
+        given["kind"] = "general"
     kind = MixedMembership if mixed else StochasticBlockModel
-    model: Model = kind(blocks, num_chains=chains, seed=seed, **given)
+    given |= {"num_chains": chains, "seed": seed}
+    model: Model = kind(blocks, **given) if preset is None else kind.preset(preset, blocks, **given)
     table = read_table(data, _common.names_of(columns))
     if not as_json:
         weights = f" with weights in the column {table.columns[2]}" if table.shape[1] == 3 else ""
@@ -179,7 +202,7 @@ def _open(path: Path) -> tuple[Model, str]:
 
 
 def _show(path: Path, interval: float, as_json: bool) -> Model:
-    from scirocco._console import print_table
+    from scirocco._console import print_table, print_wrapped
     from scirocco.diagnostics.intervals import widest
 
     model, status = _open(path)
@@ -210,6 +233,10 @@ def _show(path: Path, interval: float, as_json: bool) -> Model:
         f"{100 * interval:g} % intervals"
     )
     print_table(title, [unit, *names], rows, right=(0,))
+    print_wrapped("; ".join(f"{name}: {_NOTES[name]}" for name in names if name in _NOTES) + ".")
+    print_wrapped(
+        f"Every node: scirocco network show {path} --nodes FILE.csv. Pictures: scirocco report {path}."
+    )
     return model
 
 

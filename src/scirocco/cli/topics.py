@@ -72,6 +72,26 @@ def topics_fit_command(
     max_share: Annotated[
         float, typer.Option("--max-share", help="For text: keep words in at most this share of documents.")
     ] = 0.5,
+    seed_words: Annotated[
+        Path | None,
+        typer.Option(
+            "--seed-words",
+            metavar="FILE",
+            help='Words that topics should have, .toml or .json: sport = ["game", "team"].',
+        ),
+    ] = None,
+    seed_weight: Annotated[
+        int | None,
+        typer.Option("--seed-weight", min=1, help="Each seed word counts as so many tokens (chosen)."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels",
+            metavar="NAME",
+            help="The column of a table that has the label of each text: each label is a topic.",
+        ),
+    ] = None,
     alpha: Annotated[
         float | None, typer.Option("--alpha", help="Dirichlet parameter of topics in documents.")
     ] = None,
@@ -157,6 +177,7 @@ def topics_fit_command(
         topics_fit.Request(
             *(corpus, out, words, _common.Length(steps, epochs, seconds), preset, given, seed, held_out),
             *(resume, overwrite, as_json, continue_from),
+            topics_fit.Guiding(seed_words, seed_weight, labels),
         )
     )
 

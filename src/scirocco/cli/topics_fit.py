@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +13,7 @@ from scirocco._console import print_wrapped
 from scirocco._extras import require
 from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, say, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
+from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -34,6 +37,19 @@ class Words(NamedTuple):
     ngrams: int = 1
 
 
+class Guiding(NamedTuple):
+    """Options for topics that are known in part."""
+
+    seed_words: Path | None = None
+    seed_weight: int | None = None
+    labels: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Those of `LDA`."""
+        words = None if self.seed_words is None else _seed_words(self.seed_words)
+        return {"seed_words": words, "seed_weight": self.seed_weight}
+
+
 class Request(NamedTuple):
     """The options of the command. `options` has the arguments of `sc.models.LDA` that were given."""
 
@@ -49,6 +65,7 @@ class Request(NamedTuple):
     overwrite: bool = False
     as_json: bool = False
     continue_from: Path | None = None
+    guiding: Guiding = Guiding()
 
     def say(self, words: str) -> None:
         """Print a message, wrapped at the width of the terminal; to stderr if stdout is JSON."""
@@ -65,13 +82,14 @@ def run(request: Request) -> None:
     model = _model(request)
     _check(request, model)
     corpus = _corpus(request)
+    labels = _labels(request)
     if request.corpus is None and request.held_out is None:
         request = request._replace(held_out=_EMBEDDED_HELD_OUT)
     if request.out is not None:
-        _fit(request, model, corpus, request.out)
+        _fit(request, model, corpus, labels, request.out)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _fit(request, model, corpus, Path(folder) / "run")
+        _fit(request, model, corpus, labels, Path(folder) / "run")
     request.say("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
@@ -93,7 +111,33 @@ def _model(request: Request) -> LDA:
     from scirocco.models import LDA
 
     options = (_EMBEDDED if request.corpus is None else {}) | request.options | {"seed": request.seed}
+    options |= request.guiding.arguments()
     return LDA(**options) if request.preset is None else LDA.preset(request.preset, **options)
+
+
+def _seed_words(path: Path) -> Any:
+    """A table of names and words, from TOML or JSON; `LDA` checks it."""
+    if path.suffix not in (".toml", ".json"):
+        raise InvalidValueError(f"--seed-words must name a .toml or .json file, got {path}.")
+    with reading(path):
+        text = path.read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except ValueError as error:
+        raise InvalidValueError(
+            f'{path} cannot be read ({error}). Each line has a topic, such as sport = ["game", "team"] in TOML.'
+        ) from error
+
+
+def _labels(request: Request) -> list[Any] | None:
+    from scirocco.models.lda.texts import table_column
+
+    name = request.guiding.labels
+    if name is None:
+        return None
+    if request.corpus is None:
+        raise InvalidValueError("--labels requires a CORPUS: a table with --column.")
+    return table_column(request.corpus, name, request.words.encoding)
 
 
 def _corpus(request: Request) -> Corpus:
@@ -138,9 +182,9 @@ def _tokeniser(words: Words) -> Tokeniser:
     )
 
 
-def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
+def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None, folder: Path) -> None:
     from scirocco.cli import topics_tables
-    from scirocco.models.lda.prediction import hold_out
+    from scirocco.models.lda.prediction import hold_out, kept_numbers
     from scirocco.models.lda.summary import open_run, summarise
 
     fitted, held = hold_out(corpus, request.held_out, request.seed)
@@ -150,7 +194,10 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
     )
     for note in (size + kept_back, *corpus.notes):
         request.say(note)
-    status = _sample(request, model, fitted, held, folder)
+    if labels is not None and held is not None:
+        kept = kept_numbers(corpus.num_documents, held.num_documents, request.seed)
+        labels = [labels[number] for number in kept]
+    status = _sample(request, model, fitted, labels, held, folder)
     opened = open_run(folder)
     shown = summarise(opened, _WORDS_SHOWN)
     score = None if held is None else model.perplexity(held)
@@ -166,7 +213,14 @@ def _fit(request: Request, model: LDA, corpus: Corpus, folder: Path) -> None:
         _say_how_to_go_on(request, folder)
 
 
-def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, folder: Path) -> str:
+def _sample(
+    request: Request,
+    model: LDA,
+    fitted: Corpus,
+    labels: list[Any] | None,
+    held: Corpus | None,
+    folder: Path,
+) -> str:
     """Run the chains; the status of the run."""
     from scirocco.store import holds_run
 
@@ -175,6 +229,7 @@ def _sample(request: Request, model: LDA, fitted: Corpus, held: Corpus | None, f
             model.fit(
                 fitted,
                 **request.length._asdict(),
+                labels=labels,
                 validation=held,
                 continue_from=request.continue_from,
                 store=folder,

@@ -23,12 +23,13 @@ def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> 
     with_share = any(topic.share is not None for topic in topics)
     with_rhat = any(topic.rhat is not None for topic in topics)
     columns = ["topic", *(["share"] if with_share else []), *(["R-hat"] if with_rhat else [])]
-    left = sum(len(name) + 2 for name in columns) + 2
+    names = [_name(topic) for topic in topics]
+    left = sum(len(name) + 2 for name in columns) + 2 + max(max(map(len, names), default=0) - 5, 0)
     items = [[_item(word) for word in topic.words] for topic in topics]
     cells = [flow(row, width() - left) for row in items]
     rows = []
-    for topic, words in zip(topics, cells, strict=True):
-        row = [str(topic.number)]
+    for topic, name, words in zip(topics, names, cells, strict=True):
+        row = [name]
         row += [f"{100 * topic.share:.1f} %" if topic.share is not None else ""] if with_share else []
         row += [_rhat(topic.rhat)] if with_rhat else []
         rows.append([" " + cell + " " for cell in row] + [words])
@@ -44,6 +45,10 @@ def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> 
             "the intervals cover the results of all of them. Longer chains (--epochs) or fewer topics may help."
         )
         print_wrapped(advice)
+
+
+def _name(topic: Topic) -> str:
+    return str(topic.number) if topic.name is None else f"{topic.number} {topic.name}"
 
 
 def _item(word: Word) -> str:
@@ -87,7 +92,7 @@ def print_details(topics: Sequence[Topic], interval: float) -> None:
         share = f", {100 * topic.share:.1f} % of the tokens" if topic.share is not None else ""
         rhat = f", R-hat {_rhat(topic.rhat)}" if topic.rhat is not None else ""
         columns = ["word", "weight %", f"{100 * interval:g} % interval", ""]
-        print_table(f"topic {topic.number}{share}{rhat}", columns, rows, right=(1, 2))
+        print_table(f"topic {_name(topic)}{share}{rhat}", columns, rows, right=(1, 2))
 
 
 def _bar(word: Word, most: float) -> str:

@@ -57,8 +57,8 @@ def gamma(key: Key, shape: ArrayLike, *, log: bool = False) -> Array:
     return out.reshape(alpha.shape)
 
 
-def gamma_attempts(words: Array, alpha: Array) -> Array:
-    """Gamma(α) with a fixed number of attempts for every entry: no loop, which an accelerator would wait for.
+def gamma_attempts(words: Array, alpha: Array, log: bool = False) -> Array:
+    """Gamma(α), or its logarithm, with a fixed number of attempts for every entry: accelerators wait for loops.
 
     The first accepted attempt is looked for, then computed again: the program contains two of them, not six. One fails
     with a probability below 0.05, and the last is taken in any case: an error in distribution below 0.05⁶ = 2·10⁻⁸,
@@ -73,7 +73,7 @@ def gamma_attempts(words: Array, alpha: Array) -> Array:
     )  # bytes in memory: fused into the minimum, it is not vectorised
     first = jnp.min(jnp.where(accepted, attempts, _ATTEMPTS - 1), axis=0)
     value, _ = _attempt_gamma(words, index, first + _GAMMA_SLOT, alpha)
-    return with_boost(value, alpha, boost, log=False)
+    return with_boost(value, alpha, boost, log)
 
 
 def accepted_gamma(words: Array, index: Array, alpha: Array) -> Array:

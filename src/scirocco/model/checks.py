@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.model.base import RowSource, SomeRows
 from scirocco.types import Array, Params, PyTree
@@ -343,13 +343,13 @@ def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) ->
     return None
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     alone = jax.vmap(model.log_likelihood_of_one, (None, 0))(position, rows)
     return model.log_likelihoods(position, rows), alone
 
 
-@partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     values = (
         model.log_likelihoods(position, rows)

@@ -12,6 +12,7 @@ from scirocco.models.graph import MixedMembership, StochasticBlockModel, held_ou
 from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
 from scirocco.models.lda.describing import choose_topics
+from scirocco.models.lda.dynamic import DynamicTopics
 from scirocco.models.mixture import GaussianMixture
 from scirocco.models.network import BNN
 from scirocco.models.regression import (
@@ -32,6 +33,7 @@ __all__ = [
     "HMM",
     "LDA",
     "DPMixture",
+    "DynamicTopics",
     "GaussianMixture",
     "LinearRegression",
     "LogisticRegression",
@@ -56,7 +58,7 @@ KINDS: dict[str, Any] = {
     for kind in (
         *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
         *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StochasticBlockModel),
-        *(MixedMembership, StudentRegression),
+        *(MixedMembership, StudentRegression, DynamicTopics),
     )
 }
 """The models by their names in records: a file names a model, never a module."""

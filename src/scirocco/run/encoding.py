@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree, estimators, samplers, simplex
+from scirocco._programs import setup_program
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Posterior
 from scirocco.reducers import MomentResult, ZeroVarianceResult
@@ -178,7 +179,7 @@ def values_at(model: Posterior, position: Params, rows: PyTree) -> dict[str, lis
     return {name: values[:1] for name, values in _as_lists(_values(model, points, rows)).items()}
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@setup_program(0)
 def _values(model: Posterior, points: Params, rows: PyTree) -> dict[str, Array]:
     return jax.vmap(lambda point: model.values(point, rows))(points)
 

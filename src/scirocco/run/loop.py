@@ -343,10 +343,12 @@ def advance(
     num_steps: Array,
     thin: Array,
     phase: ArrayLike,
+    in_graph: bool = False,
 ) -> tuple[KernelState, Chunk]:
     """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`).
 
-    `phase` is the number of steps already made towards the first draw.
+    `phase` is the number of steps already made towards the first draw. `in_graph`: the program is one graph on a GPU,
+    in which any loop runs by itself.
     """
     position = state.sampler.position
     ahead = ahead_steps(parts, position)
@@ -379,7 +381,7 @@ def advance(
 
     def next_group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         left = num_steps - carry[0]
-        if not in_lockstep():
+        if in_graph or not in_lockstep():
             return group(jnp.minimum(ahead, left), carry)
         whole, rest = partial(group, ahead), lambda carry: group(num_steps - carry[0], carry)
         return jax.lax.cond(left >= ahead, whole, rest, carry)
@@ -468,7 +470,7 @@ def advance_by_draws(
             moved = _moved(model, parts, state._replace(number=now), draws)
             return moved._replace(number=number)
 
-        unroll = _unrolled(count) if isinstance(count, int) else None
+        unroll = _unrolled(count, state) if isinstance(count, int) else None
         return jax.lax.fori_loop(0, count, one, state, unroll=unroll)._replace(number=number + count)
 
     def blocks(count: int, state: KernelState) -> KernelState:
@@ -495,7 +497,7 @@ def advance_by_draws(
             state = steps(every, inner[0], drawn, number * every)
             return state, put(inner[1], state, slot + number)
 
-        unroll = _unrolled(together) if every == 1 else 1
+        unroll = _unrolled(together, state) if every == 1 else 1
         return done + length, *jax.lax.fori_loop(0, together, draw_one, (state, buffers), unroll=unroll)
 
     def rest(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
@@ -545,13 +547,18 @@ def _steps_from_estimates(
         return moved.sampler, moved.memory
 
     first = (move(0, state).sampler, state.memory)
-    sampler, memory = jax.lax.fori_loop(1, count, one, first, unroll=_unrolled(count - 1))
+    sampler, memory = jax.lax.fori_loop(1, count, one, first, unroll=_unrolled(count - 1, state))
     last = estimate(count - 1, state._replace(sampler=sampler, memory=memory))
     return last._replace(number=number + count)
 
 
-def _unrolled(count: int) -> int:
-    """How many steps of a loop of this length are written out: work at the end of one then merges with the next."""
+def _unrolled(count: int, state: KernelState) -> int:
+    """How many steps of a loop of this length are written out: work at the end of one then merges with the next.
+
+    Of large networks one: those written out would read the counters of their noise from memory, all the same array.
+    """
+    if _tree.size(state.sampler.position) >= _tree.MANY_NORMALS:
+        return 1
     return next((number for number in _UNROLL if count % number == 0), 1)
 
 

@@ -58,8 +58,11 @@ class Commit:
 
 
 def attributes(header: Header, progress: dict[str, Any]) -> dict[str, Any]:
-    """Attributes that ArviZ expects; lists (traces, scores) stay in the commit."""
-    items = {**header.record, **{k: v for k, v in progress.items() if not isinstance(v, list)}}
+    """Attributes that ArviZ expects; lists stay where they are (scores, and a point as large as a draw).
+
+    They are written five times at every commit.
+    """
+    items = {k: v for k, v in {**header.record, **progress}.items() if not isinstance(v, list)}
     attributes = {
         "inference_library": "scirocco",
         "inference_library_version": header.version,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -11,7 +12,7 @@ from scipy import integrate, stats
 pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)")
 
 from partitions import furthest, law_of_num_clusters
-from scirocco.models.dp import settings
+from scirocco.models.dp import arrays, settings
 from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.collapsed import Collapsed
 from scirocco.models.dp.families import MultinomialFamily
@@ -101,3 +102,73 @@ def test_joint_law(name: str, seed: int) -> None:
     ]
     truth.append(together * same + (1 - together) / CATEGORIES)
     assert furthest(np.array(found[200:], float), truth) < 5.5
+
+
+COPIES, CAPACITY = 2_000, 32
+
+
+def counts_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[np.ndarray, ...]]:
+    """Parameters from the prior, and rows of three events given labels (copy, row)."""
+    theta = rng.dirichlet(np.full(CATEGORIES, A), (COPIES, CAPACITY))
+    own = np.take_along_axis(theta, labels[..., None], axis=1)
+    events = (rng.random((*labels.shape, EVENTS, 1)) > np.cumsum(own, axis=-1)[:, :, None]).sum(axis=-1)
+    events = np.minimum(events, CATEGORIES - 1).astype(np.int32)
+    prior = np.full(COPIES, A, np.float32)
+    return arrays.Counts(((events, np.ones_like(events)),), prior, CATEGORIES), (np.log(theta),)
+
+
+def normals_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[np.ndarray, ...]]:
+    """Parameters from the prior, and rows of two real numbers given labels (copy, row)."""
+    strength, shape, rate = 0.4, 2.5, np.array([0.7, 2.0])
+    precisions = rng.gamma(shape, 1.0 / rate, (COPIES, CAPACITY, 2))
+    means = rng.normal(0.0, 1.0 / np.sqrt(strength * precisions))
+    mean, precision = (np.take_along_axis(part, labels[..., None], axis=1) for part in (means, precisions))
+    values = rng.normal(mean, 1.0 / np.sqrt(precision))
+    given = (values, *(np.broadcast_to(part, (COPIES, *np.shape(part))) for part in (strength, shape, rate)))
+    return arrays.Normals(*(np.asarray(part, np.float32) for part in given)), (means, precisions)
+
+
+def answers(rows: Any, labels: np.ndarray, alpha: np.ndarray, parameters: Any) -> np.ndarray:
+    """What labels, concentration, parameters and rows are asked together (copy, question)."""
+    own = [np.take_along_axis(np.asarray(part), labels[..., None], axis=1) for part in parameters]
+    if len(own) == 1:
+        events = rows.blocks[0][0]
+        fit, spread = (
+            np.take_along_axis(own[0], events, axis=2).mean(axis=2),
+            np.exp(2.0 * own[0]).sum(axis=2),
+        )
+        alike = np.mean(events[:, 0, :, None] == events[:, 1, None, :], axis=(1, 2))
+    else:
+        fit = (0.5 * np.log(own[1]) - 0.5 * own[1] * (rows.values - own[0]) ** 2).mean(axis=2)
+        spread = np.log(own[1]).mean(axis=2)
+        alike = np.exp(-np.abs(rows.values[:, 0] - rows.values[:, 1]).sum(axis=1))
+    together, ordered = labels[:, 0] == labels[:, 1], np.sort(labels, axis=1)
+    num = 1 + (np.diff(ordered, axis=1) > 0).sum(axis=1)
+    asked = [num, num == 1, num >= 4, together, together & (labels[:, 1] == labels[:, 2]), labels[:, 0] == 0]
+    asked += [np.minimum(labels, 5).mean(axis=1), alpha, 1 / (1 + alpha), alike * together]
+    return np.stack(
+        [*asked, fit[:, 0], fit.mean(axis=1), fit[:, 0] * together, spread.mean(axis=1)], axis=1
+    ).astype(float)
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize("rows_of", [counts_of, normals_of])
+def test_joint_law_of_the_slice_sampler_by_arrays(rows_of: Any, seed: int) -> None:
+    """Everything from the prior in many copies, two steps given the rows: each answer keeps its mean."""
+    rng = np.random.default_rng(seed)
+    alpha = rng.gamma(12.0, 1.0 / 16.0, COPIES)
+    sticks = rng.beta(1.0, alpha[:, None], (COPIES, CAPACITY))
+    left = np.cumprod(1.0 - sticks, axis=1)
+    labels = (rng.random((COPIES, NUM_ROWS, 1)) < left[:, None, :]).sum(axis=2).astype(np.int32)
+    rows, parameters = rows_of(rng, np.minimum(labels, CAPACITY - 1))
+    zeros = [np.zeros_like(part, np.float32) for part in parameters]
+    state = arrays.State(labels, alpha.astype(np.float32), np.zeros_like(left, np.float32), tuple(zeros))
+    step = jax.jit(jax.vmap(arrays._step, in_axes=(0, None, 0, 0)))
+    before = answers(rows, labels, alpha, parameters)
+    for words in rng.integers(0, 1 << 32, (2, COPIES, 2), dtype=np.uint32):
+        state, enough = step(rows, np.array([12.0, 16.0], np.float32), words, state)
+        assert np.all(enough)
+    after = answers(rows, np.asarray(state.labels), np.asarray(state.alpha), state.parameters)
+    change = after - before
+    z = change.mean(axis=0) / (change.std(axis=0) / np.sqrt(COPIES))
+    assert np.all(np.abs(z) < 5), z

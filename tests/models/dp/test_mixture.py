@@ -184,6 +184,7 @@ KINDS = [
     {"sampler": "sgrld"},
     {"base": "gaussian", "sampler": "collapsed"},
     {"base": "gaussian", "sampler": "scir", "counts": "estimated"},
+    {"base": "gaussian", "sampler": "gibbs", "device": "jax"},
 ]
 
 
@@ -220,6 +221,22 @@ def test_gone_on_with_is_as_never_stopped(options: dict[str, Any], tmp_path: Any
     assert loaded.get_params() == whole.get_params()
     with pytest.raises(InvalidValueError, match="data"):
         DPMixture(**made).fit(X[:-1], num_steps=80, progress=False, store=where, resume=True)
+
+
+def test_arrays_with_too_few_components_make_the_same_chain(seed: int, tmp_path: Any) -> None:
+    X, _ = clustered(np.random.default_rng(seed), "multinomial", 40)
+    made = DPMixture(sampler="gibbs", device="jax", initial_clusters=3, num_samples=4, seed=seed)
+    few, many = made.chain(X), made.chain(X)
+    few.engine._begin(few.engine.labels[few.engine._order], few.engine.alpha, 4)
+    for chain in (few, many):
+        chain.advance(12)
+    assert len(few.engine._sizes) > 4
+    np.testing.assert_array_equal(few.engine.labels, many.engine.labels)
+    # a run of compiled kernels stays one, unless arrays are asked for
+    how: dict[str, Any] = {"num_steps": 20, "progress": False, "store": tmp_path / "run"}
+    DPMixture(sampler="gibbs", num_samples=4, seed=seed).fit(X, **how)
+    with pytest.raises(InvalidValueError, match='resume it with device="cpu"'):
+        DPMixture(sampler="gibbs", num_samples=4, seed=seed, device="jax").fit(X, **how, resume=True)
 
 
 @pytest.mark.parametrize("options", KINDS[1:4], ids=names)
@@ -535,6 +552,9 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "prior of components": ({"base": Multinomial(0.0)}, "concentration"),
     "flat": ({"base": Multinomial(1e12)}, "at most"),
     "threads": ({"num_threads": 0}, "num_threads"),
+    "device": ({"device": "tpu"}, "device"),
+    "device of a sampler": ({"device": "jax"}, 'requires sampler="gibbs"'),
+    "no device": ({"sampler": "gibbs", "device": "gpu"}, "no accelerator"),
 }
 
 

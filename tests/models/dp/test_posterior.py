@@ -56,6 +56,23 @@ BOTH = ("collapsed", "gibbs", "kept counts", "kept counts, short steps")
 """Moves of which each family has its own; the others are the same for all."""
 
 
+def questions(family: Any, rows: Any, concentration: Any) -> tuple[dict[Any, int], np.ndarray, np.ndarray]:
+    """Numbers of partitions, their probabilities, and what each is asked (partition, question).
+
+    The number of clusters, which rows are together, and whether it is one of the likely.
+    """
+    law = partitions.posterior(family, rows, concentration)
+    labels, probabilities = np.array(list(law)), np.array(list(law.values()))
+    pairs = np.triu_indices(labels.shape[1], 1)
+    asked = [
+        labels.max(axis=1)[:, None] == np.arange(4),
+        labels[:, pairs[0]] == labels[:, pairs[1]],
+        (np.arange(len(labels))[:, None] == np.flatnonzero(probabilities > 0.04)),
+    ]
+    place = {found: number for number, found in enumerate(law)}
+    return place, probabilities, np.concatenate(asked, axis=1).astype(float)
+
+
 @pytest.mark.parametrize(
     ("name", "base"), [(name, "multinomial") for name in SAMPLERS] + [(name, "gaussian") for name in BOTH]
 )
@@ -65,20 +82,7 @@ def test_partitions_have_the_posterior_law(name: str, base: str, seed: int) -> N
         (COUNTS, Multinomial(0.6)) if base == "multinomial" else (REAL, Gaussian(strength=1.0, rate=0.8))
     )
     made, family, rows = chain(X, measure, seed, **changes)
-    law = partitions.posterior(family, rows, {**GIVEN, **changes}["concentration"])
-    labels = np.array(list(law))
-    probabilities = np.array(list(law.values()))
-    pairs = np.triu_indices(labels.shape[1], 1)
-    # what a partition is asked: the number of clusters, which rows are together, and whether it is one of the likely
-    asked = np.concatenate(
-        [
-            labels.max(axis=1)[:, None] == np.arange(4),
-            labels[:, pairs[0]] == labels[:, pairs[1]],
-            (np.arange(len(labels))[:, None] == np.flatnonzero(probabilities > 0.04)),
-        ],
-        axis=1,
-    ).astype(float)
-    place = {found: number for number, found in enumerate(law)}
+    place, probabilities, asked = questions(family, rows, {**GIVEN, **changes}["concentration"])
     made.advance(100)
     seen = np.empty(6_000, int)
     for number in range(len(seen)):

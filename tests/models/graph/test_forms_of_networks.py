@@ -70,7 +70,7 @@ def test_a_number_and_the_same_number_as_a_text_are_two_nodes():
     assert edges_of(found) == [(0, 1, 1), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
 
 
-@pytest.mark.parametrize("graph", [None, {0: [1, 2]}, {(0, 1)}, iter([(0, 1)])])
+@pytest.mark.parametrize("graph", [None, {0: [1, 2]}, {(0, 1)}])
 def test_what_is_no_network_is_named(graph):
     with pytest.raises(InvalidTypeError, match=r"cannot be read from (None|a dict|a set|a list_iterator)"):
         read(graph)
@@ -130,3 +130,12 @@ def test_tables_and_series_in_files(tmp_path):
             read_table(path, columns)
     with pytest.raises(InvalidTypeError, match="got dates or times"):
         read_series(np.array(["2020-01-01"], "datetime64[D]"))
+
+
+@pytest.mark.parametrize("kind", ["StochasticBlockModel", "MixedMembership"])
+def test_presets(kind):
+    model = getattr(sc.models, kind)
+    for name, known in model._presets.items():
+        assert model.preset(name, 3, num_chains=1).get_params().items() >= (known | {"num_chains": 1}).items()
+    with pytest.raises(InvalidValueError, match="`preset` must be one of"):
+        model.preset("nobody1900")

@@ -15,7 +15,8 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network
-from scirocco.models.graph.mixed import LangevinChain, Method, MixedChain, _units, in_one_order
+from scirocco.models.graph.memberships import in_one_order
+from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
 EDGES = [(0, 1, 2), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
@@ -26,7 +27,7 @@ quiet = pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 
 def chain_of(graph, seed):
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
-    return MixedChain(net, _units(net), K, SHAPE, SCALE, 3, seed, 0)
+    return MixedChain(net, units(net), Form(K, SHAPE, SCALE), 3, seed, 0)
 
 
 def features(weights):
@@ -84,7 +85,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
             kept = colours.sum(axis=1) > 0
             edges = graph._replace(source=i[kept], target=j[kept], weight=colours[kept].sum(axis=1))
             net = network(edges, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
-            chain.net, chain.units = net, _units(net)
+            chain.net, chain.units = net, units(net)
             chain.restore(
                 {
                     "colours": np.repeat(np.tile(np.arange(K), kept.sum()), colours[kept].ravel()),
@@ -111,17 +112,19 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
     step, start = 0.4, np.array([[3.0, 0.5], [2.0, 0.4], [1.5, 0.6], [1.0, 0.8]])
-    chain = LangevinChain(net, _units(net), K, 20.0, SCALE, N, seed, 0, method=Method(sampler, step, 1))
+    chain = LangevinChain(net, units(net), Form(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1))
     if sampler == "scir_cv":
-        chain._refer(start[:, ::-1].copy())
+        chain.reference = start[:, ::-1].copy()
+        chain._refer()
     found = np.empty((4_000, K))
     for number in range(len(found)):
-        chain.weights, chain.sums, chain.number = start.copy(), start.sum(axis=0), 20 * number + 1
+        chain.weights, chain.number = start.copy(), 20 * number + 1
+        chain._tabulate()
         chain._update(np.array([0]))
         found[number] = chain.weights[0]
     counts = np.zeros(K)
-    for j, units in ((1, 2), (2, 1), (3, 4)):
-        counts += units * start[0] * start[j] / (start[0] @ start[j])
+    for j, times in ((1, 2), (2, 1), (3, 4)):
+        counts += times * start[0] * start[j] / (start[0] @ start[j])
     rate = chain.rate + start[1:].sum(axis=0)
     expected = start[0] * np.exp(-step) + (20.0 + counts) / rate * -np.expm1(-step)
     assert np.abs(z_scores(found, expected)).max() < 5
@@ -142,15 +145,27 @@ def fitted(how=None, **options):
 
 @quiet
 @pytest.mark.compile
-def test_stochastic_gradients_are_resumed_bit_for_bit(tmp_path):
-    how, options = {"store": tmp_path / "part"}, {"num_burnin": 0, "sampler": "scir_cv", "batch_size": 11}
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"sampler": "scir_cv"},
+        {"kind": "general", "directed": True},
+        {"kind": "general", "sampler": "scir_cv"},
+        {"degree_corrected": False},
+        {"degree_corrected": False, "kind": "general", "sampler": "scir_cv"},
+    ],
+)
+def test_chains_of_all_kinds_are_resumed_bit_for_bit(kind, tmp_path):
+    how, options = {"store": tmp_path / "part"}, {"num_burnin": 0, "batch_size": 11} | kind
     fitted(how | {"callbacks": [lambda told: told.stop()]}, **options)
     fitted(how | {"resume": True}, **options)
     whole = fitted(**options)
     again = sc.models.load(tmp_path / "part")
-    np.testing.assert_array_equal(again.draws_["weights"], whole.draws_["weights"])
+    for name, values in whole.draws_.items():
+        np.testing.assert_array_equal(again.draws_[name], values)
     right = (whole.labels_ == TRUTH).mean()
     assert max(right, 1 - right) > 0.8
+    assert whole.block_matrix(0.9).mean.shape == (2, 2)
 
 
 @quiet
@@ -181,12 +196,65 @@ def test_communities_are_found_stored_resumed_and_reported(tmp_path):
 
 
 @quiet
+@pytest.mark.compile
+def test_folders_and_streams_are_the_same_network_and_networks_grow(tmp_path):
+    weight = 1 + np.arange(len(GRAPH)) % 2
+    table = {"source": GRAPH[:, 0], "target": GRAPH[:, 1], "weight": weight}
+    sc.data.write(tmp_path / "edges", table)
+    triples = np.column_stack([GRAPH, weight])
+    how = {"num_epochs": 20, "progress": False, "nodes": 30}
+    draws = [
+        sc.models.MixedMembership(2, num_chains=1, seed=1).fit(graph, **how).draws_["weights"]
+        for graph in (
+            triples,
+            tmp_path / "edges",
+            iter([triples[:50], [], triples[50:]]),
+            iter(triples.tolist()),
+        )
+    ]
+    for other in draws[1:]:
+        np.testing.assert_array_equal(draws[0], other)
+    names = [[f"n{end}" for end in pair] for pair in GRAPH.tolist()]
+    early = [pair for pair, ends in zip(names, GRAPH, strict=True) if ends.max() < 28]
+    late = [pair for pair, ends in zip(names, GRAPH, strict=True) if ends.max() >= 28]
+    for options in ({}, {"degree_corrected": False, "kind": "general", "sampler": "scir_cv"}):
+        model = sc.models.MixedMembership(2, num_chains=2, num_samples=20, seed=1, **options)
+        model.fit(early, held_out=[("n0", "n20")], num_epochs=100, progress=False)
+        before = model.memberships_[:28]
+        assert model.partial_fit(late).partial_fit([]) is model
+        assert set(model.node_names_) == {f"n{i}" for i in range(30)}
+        truth = TRUTH[[int(name[1:]) for name in model.node_names_]]
+        right = (model.labels_ == truth).mean()
+        assert max(right, 1 - right) > 0.9
+        assert np.abs(model.memberships_[:28] - before).mean() < 0.3  # communities keep their numbers
+        assert len(model._network[1]) == 1 and model.predict_proba([("n0", "n29")]).shape == (1,)
+    with pytest.raises(InvalidValueError, match="negative"):
+        model.partial_fit([("n0", "n1", -1)])
+    model.save(tmp_path / "saved")
+    with pytest.raises(InvalidValueError, match="edges are not saved"):
+        sc.models.load(tmp_path / "saved").partial_fit(late)
+    sc.data.write(tmp_path / "other", {"from": GRAPH[:, 0], "to": GRAPH[:, 1]})
+    for graph, words in (
+        (tmp_path / "other", "columns source and target"),
+        (iter([]), "no edges"),
+        (iter([GRAPH, triples]), "some batches"),
+    ):
+        with pytest.raises(InvalidValueError, match=words):
+            model.fit(graph, progress=False)
+
+
+@quiet
 @pytest.mark.unit
 def test_bad_settings_are_refused_and_labels_do_not_matter():
     for options, words in (
         ({"num_communities": 31}, "at most"),
         ({"concentration": 0.0}, "concentration"),
         ({"step_size": 0.1}, "has no `step_size`"),
+        ({"kind": "other"}, "kind"),
+        ({"prior": {"edges": 1.0}}, "no block matrix"),
+        ({"likelihood": "bernoulli"}, "degree_corrected=False"),
+        ({"sampler": "scir", "num_pairs": 3}, "remove `num_pairs`"),
+        ({"degree_corrected": False, "prior": {"edges": 2.0, "pairs": 1.0}}, "more pairs than edges"),
     ):
         with pytest.raises(InvalidValueError, match=words):
             sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(

@@ -252,6 +252,17 @@ def test_emissions_are_chosen_from_the_series():
             assert found.kind == kind, (kind, series, options)
 
 
+def test_presets(tmp_path):
+    """A schedule is stored and loaded, too."""
+    for name, sampler in (("baker2018", "scir"), ("barile2024", "scir_cv"), ("aicher2019", "sgrld")):
+        model = sc.models.HMM.preset(name, 2, num_chains=1, num_samples=5, num_starts=1)
+        model.fit(X, num_epochs=10, progress=False).save(tmp_path / name)
+        assert model.sampler == sampler and model.buffer_error_ < 1e-2
+        assert sc.models.load(tmp_path / name).get_params() == model.get_params()
+    with pytest.raises(InvalidValueError, match="`preset` must be one of"):
+        sc.models.HMM.preset("baum1970")
+
+
 WRONG = {
     "empty": ([], {}, "is empty"),
     "empty in a list": ([X, []], {}, "series 1 is empty"),

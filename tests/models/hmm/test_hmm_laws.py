@@ -450,3 +450,18 @@ def test_the_filter_forgets_at_the_rate_of_the_chain():
         emission.kernel(params.emission, emission.encode(given)), params.chain(), np.array([[0, 30]]), out
     )
     np.testing.assert_allclose(out[0], 0.7 ** np.arange(1, 31), rtol=1e-9)
+
+
+def test_control_variates_keep_the_mean_of_a_rare_category(seed):
+    """E[x] = a for any noise of the estimates: x must not grow while batches miss the category."""
+    rng = np.random.default_rng(seed)
+    copies, scale, chance = 4_000, 8.0, 1 / 8
+    reference, variance = np.full((copies, 1), 0.1 + scale * chance), np.full((copies, 1), scale**2 * chance)
+    x = rng.gamma(reference)
+    for step in range(120):
+        counts = scale * rng.poisson(chance, (copies, 1))
+        x = buffered._exact((seed, step), x, 0.1 + counts, reference, variance, 0.1)
+    most = (
+        reference + variance
+    ).mean()  # the variance of x is smaller: that of a gamma variable, and less than the noise
+    assert abs(x.mean() - reference.mean()) < 5 * np.sqrt(most / copies)

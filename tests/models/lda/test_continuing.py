@@ -12,6 +12,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.lda import LDA, DocumentStream, as_corpus, continuing
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.estimator import _size
+from scirocco.models.lda.topics import LazyTopics
 
 pytestmark = pytest.mark.compile
 
@@ -148,6 +149,39 @@ def test_new_words_and_forgotten_documents():
     np.testing.assert_array_equal(again._reached.state()["table"][0, 6], [0, 0])
     kept = model.partial_fit([[*SKY, "nova"]], vocabulary=model.vocabulary_)
     assert "nova" not in kept.vocabulary_
+
+
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("options", [{"sampler": "scir"}, {"sampler": "scir_cv"}, {"device": "jax"}])
+def test_new_words_of_chains_without_memory(options, tmp_path, seed):
+    """A word that comes later joins the topic of its documents, also after loading; words that exist stay."""
+    how = {**OPTIONS, "memory": "none", "beta": 0.3, "num_samples": 3, "seed": seed, **options}
+    model = LDA(2, **how)
+    for _ in range(8):
+        model.partial_fit([SKY, FARM] * 10, total_documents=200)
+    known, before = model.vocabulary_, model.components_
+    model.save(tmp_path / "model")
+    model = LDA.load(tmp_path / "model")
+    for _ in range(6):
+        model.partial_fit([[*SKY, "comet", "comet"], FARM] * 10, total_documents=200)
+    assert model.vocabulary_ == (*known, "comet") and model.topics(draws=True).shape[-1] == 7
+    sky = int(np.argmax(before[:, known.index("sun")]))
+    assert model.components_[sky, 6] > 10 * model.components_[1 - sky, 6]
+    assert 0.05 < model.components_[sky, 6] < 0.3  # 2 of 14 tokens
+    assert np.argmax(model.components_[:, known.index("cow")]) == 1 - sky
+
+
+def test_extended_topics_keep_their_sums(seed):
+    """Sums over words with new ones: the conditional mean given all draws, as for a chain that began with them."""
+    rng = np.random.default_rng(seed)
+    topics = LazyTopics.begin(40, 3, 0.2, seed, 1)
+    topics.update(np.arange(5), np.full((5, 3), 4.0, np.float32), 2.0, 0.7, (seed, 0))
+    first = topics.lazy.row_sums()
+    rows = rng.gamma(1.0, size=(6, 3)).astype(np.float32)
+    topics.extend(rows)
+    np.testing.assert_allclose(topics.lazy.row_sums(), first + rows.sum(axis=0), rtol=1e-6)
+    np.testing.assert_array_equal(topics.lazy.read(np.arange(40, 46)), rows)  # they are up to date
+    np.testing.assert_allclose(topics.lazy.catch_up().sum(axis=0), topics.lazy.row_sums(), rtol=1e-5)
 
 
 def test_what_cannot_continue():

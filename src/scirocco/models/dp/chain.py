@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import SciroccoWarning
 from scirocco.models import fits
+from scirocco.models.dp.arrays import ArraySlices
 from scirocco.models.dp.collapsed import SETTLED, Collapsed
 from scirocco.models.dp.compiled import order_kernels
 from scirocco.models.dp.families import Family, Gaussian, GaussianFamily, Multinomial, MultinomialFamily
@@ -49,8 +50,10 @@ class MixtureChain:
         self.step = 0
         self.num_rows: int = rows.num_rows
         rng = np.random.default_rng([self.seed, MixturePurpose.ROWS])
-        self.engine: Collapsed | Slices
-        if settings.sampler == "collapsed":
+        self.engine: Collapsed | Slices | ArraySlices
+        if settings.by_arrays:
+            self.engine = ArraySlices(rows, family, settings, rng, self.seed)
+        elif settings.sampler == "collapsed":
             self.engine = Collapsed(rows, family, settings, rng)
         else:
             self.engine = Slices(rows, family, settings, rng, labelling)
@@ -58,6 +61,10 @@ class MixtureChain:
 
     def advance(self, num_steps: int) -> None:
         """Run `num_steps` steps."""
+        if isinstance(self.engine, ArraySlices):
+            self.engine.advance(num_steps, self.step)
+            self.step += num_steps
+            return
         for _ in range(num_steps):
             self._advance()
             self.step += 1

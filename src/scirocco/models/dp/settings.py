@@ -16,6 +16,8 @@ from scirocco.samplers import schedules
 SAMPLERS = ("collapsed", "gibbs", "scir", "scir_cv", "sgrld")
 COUNTS = ("auto", "kept", "estimated")
 ESTIMATING = ("scir", "scir_cv", "sgrld")
+HOST, DEVICES = "cpu", ("auto", "cpu", "gpu", "jax")
+"""The device of compiled kernels; array programs have "jax:" and the name of JAX's backend."""
 _BASES: dict[str, Any] = {"multinomial": Multinomial, "gaussian": Gaussian}
 
 
@@ -37,11 +39,30 @@ class Settings:
     """Proposals per pass."""
     keep_clusters: int
     num_threads: int | None
+    device: str = HOST
+    """`HOST`, or "jax:" and a backend."""
+
+    @property
+    def by_arrays(self) -> bool:
+        """Whether the chain runs as array programs of JAX."""
+        return self.device != HOST
+
+    @property
+    def words(self) -> str:
+        """One line: the method, and where it runs."""
+        where = (
+            f"array programs (JAX, {self.device.partition(':')[2]})"
+            if self.by_arrays
+            else "compiled kernels (CPU)"
+        )
+        return f'sampler "{self.sampler}", {where}.'
 
     def as_json(self) -> dict[str, Any]:
         """JSON representation for records."""
         out = dataclasses.asdict(self)
         del out["num_threads"]
+        if not self.by_arrays:  # as before there were others
+            del out["device"]
         prior = self.concentration
         out["concentration"] = list(prior) if isinstance(prior, Gamma) else prior
         for name in ("step_size", "stick_step_size"):
@@ -73,10 +94,11 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         )
     counts = _counts(given, sampler)
     batch = min(_checks.positive_int(given["batch_size"], "batch_size"), num_rows)
-    steps = _step_sizes(given, sampler, counts)
+    steps, device = _step_sizes(given, sampler, counts), _device(given)
     initial = given["initial_clusters"]
     if initial is None:
-        initial = min(num_rows, 30 if kind == "multinomial" else 10)
+        usual = (30, 10) if device == HOST else (100, 30)  # more where passes are cheap
+        initial = min(num_rows, usual[kind != "multinomial"])
     return Settings(
         sampler,
         check_concentration(given["concentration"]),
@@ -89,7 +111,31 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         _checks.positive_int(given["split_merge"], "split_merge", minimum=0) if sampler == "collapsed" else 0,
         _checks.positive_int(given["keep_clusters"], "keep_clusters"),
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
+        device,
     )
+
+
+def _device(given: dict[str, Any]) -> str:
+    """Where the chains run: an accelerator if there is one and the sampler can use it, else compiled kernels."""
+    wanted, able = given.get("device", HOST), given["sampler"] == "gibbs"
+    _checks.choice(wanted, "device", DEVICES)
+    if wanted == HOST or (wanted == "auto" and not able):
+        return HOST
+    import jax
+
+    backend = jax.default_backend()
+    if wanted == "auto" and backend == "cpu":
+        return HOST
+    if wanted == "gpu" and backend == "cpu":
+        raise InvalidValueError(
+            'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
+            'device="auto".'
+        )
+    if not able:
+        raise InvalidValueError(
+            f'device="{wanted}" requires sampler="gibbs", got sampler="{given["sampler"]}": the others run on the CPU.'
+        )
+    return f"jax:{backend}"
 
 
 def _counts(given: dict[str, Any], sampler: str) -> str:

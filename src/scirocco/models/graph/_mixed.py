@@ -1,4 +1,9 @@
-"""Compiled updates of mixed memberships: communities of the edges of some nodes, then the weights of these nodes."""
+"""Compiled updates of mixed memberships with weights: communities of the edges of some nodes, then their weights.
+
+The edges of a pair have the rate Σ_k φ_ik t_jk. `to` (N, K) contains t_j, that of a node j to which an edge leads: its
+weights, if edges are inside communities, or the block matrix times its weights, in directed networks also times
+the factor ρ_j. `fro` is the same for edges that enter a node, of directed networks only.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,14 @@ from scirocco.diffusions.host._random import cached_for, called, normal, stream,
 from scirocco.diffusions.host._variates import factors, gamma, transition
 
 kept = cached_for(__file__)
+Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""First and second node of pairs that were not observed, their numbers by node, pointers to them."""
+State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Weights (N, K), `to`, `fro`, the sums of these two over nodes, the block matrix, ρ; empty where a model has none."""
 
 
 @called
-def _pick(u: float, edges: np.ndarray) -> int:
+def pick(u: float, edges: np.ndarray) -> int:
     """The first place at which cumulative weights reach a share u of the total."""
     last = edges.size - 1
     u *= edges[last]
@@ -24,106 +33,199 @@ def _pick(u: float, edges: np.ndarray) -> int:
     return k
 
 
+@called
+def _expose(
+    i: int, unseen: Unseen, state: State, less: np.ndarray, into: np.ndarray, out: np.ndarray
+) -> None:
+    """Sums of `to` and `fro` over the other nodes of the pairs of a node: `out` of both, `into` of `fro` alone."""
+    first, second, numbers, by = unseen
+    _, to, fro, sums_to, sums_fro, _, receive = state
+    num, directed = out.size, receive.size > 0
+    for k in range(num):
+        less[k] = to[i, k]
+        into[k] = fro[i, k] if directed else 0.0
+    for place in range(by[i], by[i + 1]):
+        pair = numbers[place]
+        sends = first[pair] == i
+        j = second[pair] if sends else first[pair]
+        for k in range(num):
+            if sends or not directed:
+                less[k] += to[j, k]
+            else:
+                into[k] += fro[j, k]
+    for k in range(num):
+        out[k] = max(sums_to[k] - less[k], 0.0)
+        if directed:
+            into[k] = max(sums_fro[k] - into[k], 0.0)
+            out[k] += receive[i] * into[k]
+
+
+@called
+def _renew(i: int, state: State, before: np.ndarray) -> None:
+    """`to`, `fro` and their sums after the weights of a node changed; `before` are its former weights."""
+    weights, to, fro, sums_to, sums_fro, matrix, receive = state
+    num, general, directed = before.size, matrix.size > 0, receive.size > 0
+    if not general and not directed:  # `to` are the weights
+        for k in range(num):
+            sums_to[k] += weights[i, k] - before[k]
+        return
+    for k in range(num):
+        out, into = 0.0, 0.0
+        if general:
+            for n in range(num):
+                out += matrix[k, n] * weights[i, n]
+                into += matrix[n, k] * weights[i, n]
+        else:
+            out = into = weights[i, k]
+        if directed:
+            out *= receive[i]
+            sums_fro[k] += into - fro[i, k]
+            fro[i, k] = into
+        sums_to[k] += out - to[i, k]
+        to[i, k] = out
+
+
 @kept
 def sweep(
     nodes: np.ndarray,
     pointers: np.ndarray,
     ends: np.ndarray,
     places: np.ndarray,
-    unseen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    unseen: Unseen,
     colours: np.ndarray,
+    others: np.ndarray,
     counts: np.ndarray,
-    weights: np.ndarray,
-    sums: np.ndarray,
+    pairs: np.ndarray,
+    state: State,
+    arrived: np.ndarray,
     shape: float,
     rate: float,
+    spread: float,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Draw the communities of the edges that belong to some nodes, and then the weights of each of these nodes.
 
-    Edge e of node i is pointers[i] to pointers[i + 1], its units are colours[places[e]] to colours[places[e + 1]].
-    `counts` (N, K) are units of edges by node and community, `sums` the sums of `weights` over all nodes.
+    Edge e of node i is pointers[i] to pointers[i + 1], its units are colours[places[e]] to colours[places[e + 1]];
+    `others` are the communities of their other ends, if these can differ. `counts` (N, K) are units of edges by node
+    and community, `pairs` (K, K) by the communities of both ends, `arrived` those that enter a node; `spread` is the
+    shape of the prior of ρ.
     """
-    first, second, numbers, by = unseen
-    num = sums.size
-    share, less = np.empty(num), np.empty(num)
+    weights, to, _, _, _, matrix, receive = state
+    num, general = weights.shape[1], matrix.size > 0
+    share, ahead, less, into, out = np.empty(num), np.empty(num), np.empty(num), np.empty(num), np.empty(num)
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     for i in nodes:
         for e in range(pointers[i], pointers[i + 1]):
             j, total = ends[e], 0.0
             for k in range(num):
-                total += weights[i, k] * weights[j, k]
+                total += weights[i, k] * to[j, k]
                 share[k] = total
             for unit in range(places[e], places[e + 1]):
                 old = colours[unit]
                 s0, s1, u = uniform(s0, s1)
-                new = _pick(u, share)
+                new = pick(u, share)
                 colours[unit] = new
                 counts[i, old] -= 1
-                counts[j, old] -= 1
                 counts[i, new] += 1
+                if general:
+                    total = 0.0
+                    for k in range(num):
+                        total += matrix[new, k] * weights[j, k]
+                        ahead[k] = total
+                    pairs[old, others[unit]] -= 1
+                    old = others[unit]
+                    s0, s1, u = uniform(s0, s1)
+                    others[unit] = pick(u, ahead)
+                    pairs[new, others[unit]] += 1
+                    new = others[unit]
+                counts[j, old] -= 1
                 counts[j, new] += 1
-        for k in range(num):
-            less[k] = weights[i, k]
-        for place in range(by[i], by[i + 1]):
-            pair = numbers[place]
-            j = second[pair] if first[pair] == i else first[pair]
-            for k in range(num):
-                less[k] += weights[j, k]
+        _expose(i, unseen, state, less, into, out)
         for k in range(num):
             s0, s1, g = gamma(s0, s1, shape + counts[i, k])
-            others = max(sums[k] - less[k], 0.0)
-            value = max(g / (rate + others), 1e-200)
-            sums[k] += value - weights[i, k]
-            weights[i, k] = value
+            less[k] = weights[i, k]
+            weights[i, k] = max(g / (rate + out[k]), 1e-200)
+        if receive.size:
+            total = spread
+            for k in range(num):
+                total += weights[i, k] * into[k]
+            s0, s1, g = gamma(s0, s1, spread + arrived[i])
+            receive[i] = max(g / total, 1e-200)
+        _renew(i, state, less)
 
 
 @kept
 def log_likelihood(
-    pointers: np.ndarray, ends: np.ndarray, places: np.ndarray, weights: np.ndarray, rates: np.ndarray
+    pointers: np.ndarray, ends: np.ndarray, places: np.ndarray, weights: np.ndarray, to: np.ndarray
 ) -> float:
-    """The log of the rates of all edges, times their counts; the rates are also returned in `rates`."""
+    """The log of the rates of all edges, times their counts."""
     total = 0.0
     for i in range(pointers.size - 1):
         for e in range(pointers[i], pointers[i + 1]):
             rate = 0.0
             for k in range(weights.shape[1]):
-                rate += weights[i, k] * weights[ends[e], k]
-            rates[e] = rate
+                rate += weights[i, k] * to[ends[e], k]
             total += (places[e + 1] - places[e]) * math.log(rate)
     return total
 
 
 @called
-def _expect(sign: float, i: int, j: int, weights: np.ndarray, out: np.ndarray) -> None:
-    """Add the probabilities of the communities of an edge."""
+def _expect(
+    sign: float,
+    i: int,
+    j: int,
+    weights: np.ndarray,
+    to: np.ndarray,
+    matrix: np.ndarray,
+    out: np.ndarray,
+    pairs: np.ndarray,
+) -> None:
+    """Add the probabilities of the communities of an edge at node i, and of those at both of its ends."""
     total = 0.0
     for k in range(out.size):
-        total += weights[i, k] * weights[j, k]
+        total += weights[i, k] * to[j, k]
     for k in range(out.size):
-        out[k] += sign * weights[i, k] * weights[j, k] / total
+        out[k] += sign * weights[i, k] * to[j, k] / total
+    if pairs.size:  # the factor ρ_j is in `to` alone: divide by the sum of what is added
+        total = 0.0
+        for k in range(out.size):
+            for n in range(out.size):
+                total += weights[i, k] * matrix[k, n] * weights[j, n]
+        for k in range(out.size):
+            for n in range(out.size):
+                pairs[k, n] += sign * weights[i, k] * matrix[k, n] * weights[j, n] / total
 
 
 @kept
-def expected(rows: tuple[np.ndarray, np.ndarray, np.ndarray], weights: np.ndarray, out: np.ndarray) -> None:
-    """Expected units of edges by node and community (N, K)."""
+def expected(
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    weights: np.ndarray,
+    to: np.ndarray,
+    matrix: np.ndarray,
+    out: np.ndarray,
+    pairs: np.ndarray,
+) -> None:
+    """Add the expected units of edges by node and community (N, K), and by the communities of both ends."""
     pointers, ends, units = rows
     for i in range(out.shape[0]):
         for e in range(pointers[i], pointers[i + 1]):
-            _expect(float(units[e]), i, ends[e], weights, out[i])
+            _expect(float(units[e]), i, ends[e], weights, to, matrix, out[i], pairs)
 
 
 @kept
 def langevin(
     nodes: np.ndarray,
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    unseen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    weights: np.ndarray,
-    sums: np.ndarray,
-    reference: np.ndarray,
+    entering: tuple[np.ndarray, np.ndarray, np.ndarray],
+    unseen: Unseen,
+    state: State,
+    reference: State,
     totals: np.ndarray,
+    pairs: np.ndarray,
+    arrived: np.ndarray,
     shape: float,
     rate: float,
+    spread: float,
     most: int,
     step: float,
     exact: bool,
@@ -132,36 +234,40 @@ def langevin(
     """Move the weights of some nodes, with counts that are estimated from at most `most` edges of a node.
 
     By the exact transition of dφ = (a - bφ) dt + sqrt(2φ) dW over the time step / b, or by an Euler step. With
-    `reference`, counts are `totals` at the reference plus an estimate of the difference.
+    `reference`, counts are `totals` at the reference plus an estimate of the difference. The estimated units by the
+    communities of both ends are added to `pairs`.
     """
-    pointers, ends, units = rows
-    first, second, numbers, by = unseen
-    num, controlled = sums.size, reference.shape[0] > 0
-    count, less = np.empty(num), np.empty(num)
+    weights, to, fro, _, _, matrix, receive = state
+    old_weights, old_to, old_fro, _, _, old_matrix, _ = reference
+    num, controlled, directed = weights.shape[1], old_weights.shape[0] > 0, receive.size > 0
+    count, less, into, out = np.empty(num), np.empty(num), np.empty(num), np.empty(num)
+    nothing = np.empty((0, 0))
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     for i in nodes:
-        size = pointers[i + 1] - pointers[i]
-        used = min(size, most)
         for k in range(num):
             count[k] = totals[i, k] if controlled else 0.0
-            less[k] = weights[i, k]
-        for n in range(used):
-            e = pointers[i] + n
-            if size > most:
-                s0, s1, u = uniform(s0, s1)
-                e = pointers[i] + np.int64(u * size)
-            scale = units[e] * (size / used)
-            _expect(scale, i, ends[e], weights, count)
-            if controlled:
-                _expect(-scale, i, ends[e], reference, count)
-        for place in range(by[i], by[i + 1]):
-            pair = numbers[place]
-            j = second[pair] if first[pair] == i else first[pair]
-            for k in range(num):
-                less[k] += weights[j, k]
+        for side in range(2 if directed else 1):
+            pointers, ends, units = rows if side == 0 else entering
+            size = pointers[i + 1] - pointers[i]
+            used = min(size, most)
+            for n in range(used):
+                e = pointers[i] + n
+                if size > most:
+                    s0, s1, u = uniform(s0, s1)
+                    e = pointers[i] + np.int64(u * size)
+                scale = units[e] * (size / used)
+                if side == 0:
+                    _expect(scale, i, ends[e], weights, to, matrix, count, pairs)
+                    if controlled:
+                        _expect(-scale, i, ends[e], old_weights, old_to, old_matrix, count, pairs)
+                else:
+                    _expect(scale, i, ends[e], weights, fro, matrix, count, nothing)
+                    if controlled:
+                        _expect(-scale, i, ends[e], old_weights, old_fro, old_matrix, count, nothing)
+        _expose(i, unseen, state, less, into, out)
         for k in range(num):
             a = max(shape + count[k], 1e-3 * shape)  # an estimate of a difference may be too small
-            b = rate + max(sums[k] - less[k], 0.0)
+            b = rate + out[k]
             time, value = step / b, weights[i, k]
             if exact:
                 ratio, scale = factors(time, b)
@@ -169,6 +275,40 @@ def langevin(
             else:
                 s0, s1, z = normal(s0, s1)
                 value = abs(value + time * (a - b * value) + math.sqrt(2.0 * time * value) * z)
-            value = max(value, 1e-200)
-            sums[k] += value - weights[i, k]
-            weights[i, k] = value
+            less[k] = weights[i, k]
+            weights[i, k] = max(value, 1e-200)
+        if directed:
+            total = spread
+            for k in range(num):
+                total += weights[i, k] * into[k]
+            s0, s1, g = gamma(s0, s1, spread + arrived[i])
+            receive[i] = max(g / total, 1e-200)
+        _renew(i, state, less)
+
+
+@kept
+def move_matrix(
+    matrix: np.ndarray,
+    shapes: np.ndarray,
+    rates: np.ndarray,
+    step: float,
+    exact: bool,
+    symmetric: bool,
+    seed: tuple[uint64, uint64],
+) -> None:
+    """Move the entries of a block matrix as `langevin` moves weights."""
+    s0, s1 = stream(seed[0], seed[1], uint64(0))
+    num = matrix.shape[0]
+    for k in range(num):
+        for n in range(k if symmetric else 0, matrix.shape[1]):
+            a, b, value = shapes[k, n], rates[k, n], matrix[k, n]
+            time = step / b
+            if exact:
+                ratio, scale = factors(time, b)
+                s0, s1, value = transition(s0, s1, value, a, ratio, scale)
+            else:
+                s0, s1, z = normal(s0, s1)
+                value = abs(value + time * (a - b * value) + math.sqrt(2.0 * time * value) * z)
+            matrix[k, n] = max(value, 1e-200)
+            if symmetric:
+                matrix[n, k] = matrix[k, n]

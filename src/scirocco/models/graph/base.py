@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -49,6 +49,8 @@ class GraphModel(fits.Conventions, LinkResults):
     _watched: ClassVar[tuple[str, ...]]
     """Draws whose chains are compared."""
     _advice: ClassVar[str]
+    _presets: ClassVar[dict[str, dict[str, Any]]]
+    """Settings of papers."""
     directed: bool | None = None
     batch_size: int | None
     num_samples: int
@@ -56,6 +58,16 @@ class GraphModel(fits.Conventions, LinkResults):
     thin: int | None
     num_chains: int
     seed: int
+
+    @classmethod
+    def preset(cls, name: str, number: int = 2, **changes: Any) -> Self:
+        """A model with the settings of a paper, see the page on networks; `number` of blocks or communities.
+
+        `changes` are other arguments.
+        """
+        _checks.choice(name, "preset", tuple(cls._presets))
+        make: Callable[..., Self] = cls
+        return make(number, **{**cls._presets[name], **changes})
 
     def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
         """The chains of a network; `unseen` are pairs that are not used."""
@@ -104,8 +116,9 @@ class GraphModel(fits.Conventions, LinkResults):
         Parameters
         ----------
         graph
-            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, a data frame or a CSV file; a SciPy
-            sparse adjacency matrix; a networkx or igraph graph. Nodes are texts or integers. Self-loops are dropped.
+            Edges (edges, 2), or (edges, 3) with weights, as an array, a list, an iterator, a data frame, a CSV file or
+            a data folder with columns source, target and perhaps weight; a SciPy sparse adjacency matrix; a networkx or
+            igraph graph. Nodes are texts or integers. Self-loops are dropped.
             Pairs that occur several times count once, unless there are weights, which are added: whole numbers >= 0.
         y
             Ignored.

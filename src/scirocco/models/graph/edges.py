@@ -1,61 +1,23 @@
-"""Networks as users have them: edge lists, tables, files, sparse matrices, networkx and igraph.
+"""Networks: edges between numbered nodes.
 
-Rules, the same for all of them: self-loops are dropped, with a warning. A pair that occurs several times is one edge if
+Rules, the same for all inputs: self-loops are dropped, with a warning. A pair that occurs several times is one edge if
 there are no weights; weights of the same pair are added. Weights are whole numbers >= 0, and 0 is no edge.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from scirocco import _checks
-from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, missing
+from scirocco.data.values import Sparse, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.inputs.files import read_table
+from scirocco.models.graph.inputs import Array as Array
+from scirocco.models.graph.inputs import GraphLike as GraphLike
+from scirocco.models.graph.inputs import Raw, raw_edges
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_WEIGHT = 2**31
-
-
-@runtime_checkable
-class _Networkx(Protocol):
-    """A graph of networkx."""
-
-    def is_directed(self) -> bool: ...
-
-    def is_multigraph(self) -> bool: ...
-
-    @property
-    def nodes(self) -> Any: ...
-
-    @property
-    def edges(self) -> Any: ...
-
-
-@runtime_checkable
-class _Igraph(Protocol):
-    """A graph of igraph."""
-
-    def is_directed(self) -> bool: ...
-
-    def get_edgelist(self) -> list[tuple[int, int]]: ...
-
-    def vcount(self) -> int: ...
-
-    @property
-    def vs(self) -> Any: ...
-
-    @property
-    def es(self) -> Any: ...
-
-
-GraphLike = ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any]
-"""An edge list (edges, 2) or (edges, 3) with weights, a table, a CSV file, a sparse matrix, networkx or igraph."""
 
 
 class Graph(NamedTuple):
@@ -73,6 +35,10 @@ class Graph(NamedTuple):
     has_weights: bool
     """Whether the user gave weights that are not all 1."""
 
+    def name(self, number: int) -> Any:
+        """The name of a node."""
+        return number if self.names is None else self.names[number]
+
     @property
     def num_pairs(self) -> float:
         """Number of pairs of different nodes."""
@@ -80,26 +46,17 @@ class Graph(NamedTuple):
         return ordered if self.directed else ordered / 2
 
 
-class _Raw(NamedTuple):
-    """Ends as the user names them."""
-
-    source: Array
-    target: Array
-    weight: Array | None
-    nodes: list[Any] | None
-    """All nodes, if the input says so."""
-    directed: bool
-
-
-def read(graph: GraphLike, directed: bool | None = None, nodes: Any = None) -> Graph:
+def read(graph: GraphLike | Graph, directed: bool | None = None, nodes: Any = None) -> Graph:
     """Read a network.
 
     `directed`: None for what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists
     are not. `nodes`: the names of all nodes, if some of them have no edge and the input does not name them.
     """
+    if isinstance(graph, Graph):
+        return graph
     if directed is not None and not isinstance(directed, (bool, np.bool_)):
         raise InvalidTypeError(f"`directed` must be True, False or None, got {directed!r}.")
-    raw = _raw(graph)
+    raw = raw_edges(graph)
     known = raw.nodes if nodes is None else _given_nodes(nodes)
     source, target, names, total = _numbered(raw, known)
     weight = _weights(raw.weight, len(source))
@@ -109,99 +66,21 @@ def read(graph: GraphLike, directed: bool | None = None, nodes: Any = None) -> G
     return _simplified(source, target, weight, names, total, is_directed, isinstance(graph, Sparse))
 
 
-def _raw(graph: Any) -> _Raw:
-    if isinstance(graph, (str, os.PathLike)):
-        graph = read_table(graph)
-    if isinstance(graph, Sparse):
-        return _matrix(graph)
-    if isinstance(graph, _Igraph):
-        return _igraph(graph)
-    if isinstance(graph, _Networkx) and not isinstance(graph, np.ndarray):
-        return _networkx(graph)
-    if isinstance(graph, Frame):
-        columns = [as_numpy(graph[name], f"column {name!r}") for name in graph.columns]
-        return _columns(columns)
-    if isinstance(
-        graph, (list, tuple)
-    ):  # pairs of any names: NumPy would make texts of mixed numbers and texts
-        if not graph:
-            raise InvalidValueError("the network is empty: it has no edges.")
-        widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in graph}
-        if len(widths) > 1 or not widths <= {2, 3}:
-            raise InvalidValueError(
-                "a list of edges must have pairs (source, target), or triples (source, target, weight), got rows of "
-                f"lengths {', '.join('no list' if w < 0 else str(w) for w in sorted(widths))}."
-            )
-        return _columns([_listed(column) for column in zip(*graph, strict=True)])
-    if isinstance(graph, (Mapping, Set, Iterator)) or graph is None:
-        raise InvalidTypeError(
-            f"a network cannot be read from {'None' if graph is None else f'a {type(graph).__name__}'}: pass a list of "
-            "edges (source, target), an array, a table, a file, a SciPy sparse matrix, or a networkx or igraph graph."
-        )
-    array = as_numpy(graph, "the edges")
-    if array.ndim != 2 or array.shape[1] not in (2, 3):
-        hint = " Pass an adjacency matrix as scipy.sparse.csr_array(matrix)." if array.ndim == 2 else ""
-        raise InvalidValueError(
-            f"edges must have the shape (edges, 2), or (edges, 3) with weights, got {array.shape}.{hint}"
-        )
-    if array.shape in ((2, 2), (3, 3)) and _like_adjacency(array):
-        raise InvalidValueError(
-            f"an array of shape {array.shape} that is symmetric with a diagonal of zeros can be edges or an adjacency "
-            "matrix: pass scipy.sparse.csr_array(matrix), or a list of edges."
-        )
-    return _columns([array[:, k] for k in range(array.shape[1])])
-
-
-def _like_adjacency(array: Array) -> bool:
-    return array.dtype.kind in "biuf" and bool(
-        np.array_equal(array, array.T) and not np.diagonal(array).any()
-    )
-
-
-def _listed(column: Sequence[Any]) -> Array:
-    """A column of a list of edges; names of several types stay what they are."""
-    if len({str if isinstance(value, str) else float for value in column}) == 1:
-        return as_numpy(list(column), "the edges")
-    return np.array([*column, None], object)[:-1]
-
-
-def _columns(columns: list[Array]) -> _Raw:
-    if len(columns) not in (2, 3):
-        raise InvalidValueError(
-            "a table of edges must have two columns, source and target, or a third one with weights, got "
-            f"{len(columns)}. Choose them: table[['source', 'target']], on the command line --columns source,target."
-        )
-    return _Raw(columns[0], columns[1], columns[2] if len(columns) == 3 else None, None, False)
-
-
-def _matrix(matrix: Any) -> _Raw:
-    rows = as_csr(matrix, "the matrix")
-    if rows.shape[0] != rows.shape[1]:
-        raise InvalidValueError(f"an adjacency matrix must be square, got the shape {rows.shape}.")
-    entries = rows.tocoo()
-    symmetric = (rows != rows.T).nnz == 0
-    source, target, weight = entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data
-    if symmetric:  # each edge once
-        once = source <= target
-        source, target, weight = source[once], target[once], weight[once]
-    return _Raw(source, target, weight, list(range(rows.shape[0])), not symmetric)
-
-
-def _igraph(graph: Any) -> _Raw:
-    pairs = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
-    names = list(graph.vs["name"]) if "name" in graph.vs.attributes() else list(range(graph.vcount()))
-    numbers = np.array([*names, None], object)[:-1]
-    weight = np.asarray(graph.es["weight"]) if "weight" in graph.es.attributes() else None
-    return _Raw(numbers[pairs[:, 0]], numbers[pairs[:, 1]], weight, names, graph.is_directed())
-
-
-def _networkx(graph: Any) -> _Raw:
-    edges = list(graph.edges(data="weight"))
-    weight = None
-    if graph.is_multigraph() or any(w is not None for _, _, w in edges):
-        weight = np.array([1 if w is None else w for _, _, w in edges])
-    ends = [np.array([*(edge[k] for edge in edges), None], object)[:-1] for k in (0, 1)]
-    return _Raw(ends[0], ends[1], weight, list(graph.nodes), graph.is_directed())
+def joined(first: Graph, second: Graph) -> Graph:
+    """Both networks as one; the nodes of the first keep their numbers, new ones follow."""
+    names = list(first.names or range(first.num_nodes))
+    place = {name: number for number, name in enumerate(names)}
+    for name in second.names or range(second.num_nodes):
+        if name not in place:
+            place[name] = len(names)
+            names.append(name)
+    numbers = np.array([place[name] for name in second.names or range(second.num_nodes)], np.int64)
+    source = np.concatenate([first.source, numbers[second.source]])
+    target = np.concatenate([first.target, numbers[second.target]])
+    counted = first.has_weights or second.has_weights
+    weight = np.concatenate([first.weight, second.weight]) if counted else None
+    told = None if names == list(range(len(names))) else tuple(names)
+    return _simplified(source, target, weight, told, len(names), first.directed, False)
 
 
 # -- nodes and weights -------------------------------------------------------------------------------------------------
@@ -244,7 +123,7 @@ def _ends(values: Array, which: str) -> Array:
     return out
 
 
-def _numbered(raw: _Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[Any, ...] | None, int]:
+def _numbered(raw: Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[Any, ...] | None, int]:
     """Numbers of the ends of edges; names of the nodes, None if they are 0 to n - 1; the number of nodes."""
     source, target = _ends(raw.source, "source"), _ends(raw.target, "target")
     if known is None and source.dtype == target.dtype == np.int64:
@@ -343,7 +222,7 @@ def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> A
     """Pairs of nodes (pairs, 2) by name as numbers."""
     if isinstance(pairs, (list, tuple)) and not pairs:
         return np.empty((0, 2), np.int64)
-    raw = _raw(pairs)
+    raw = raw_edges(pairs)
     if raw.weight is not None:
         raise InvalidValueError("`pairs` must have two columns.")
     ends = [_ends(raw.source, "first node"), _ends(raw.target, "second node")]

@@ -91,6 +91,11 @@ class StochasticBlockModel(Results, GraphModel):
         "(num_epochs). `co_membership` and `predict_proba` average over all of them."
     )
     _estimator_type: ClassVar[str | None] = "clusterer"
+    _presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "holland1983": {"degree_corrected": False},
+        "nowicki2001": {"degree_corrected": False, "directed": True},
+        "karrer2011": {"degree_corrected": True},
+    }
 
     def __init__(
         self,

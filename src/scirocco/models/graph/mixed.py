@@ -1,254 +1,34 @@
-r"""`sc.models.MixedMembership`: nodes that belong to several communities.
-
-The exact sampler stores the community of each edge and the weights of all nodes. A step takes a batch of nodes, draws
-the communities of their edges, :math:`P(k) ∝ φ_{ik} φ_{jk}`, the weights of each node,
-
-.. math:: φ_{ik} ~ Gamma(a + n_{ik}, r + \textstyle\sum_{j ≠ i} φ_{jk}),
-
-and the rate r of their prior. Pairs without an edge enter through the sums of weights alone.
-"""
+"""`sc.models.MixedMembership`: nodes that belong to several communities."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
-from scirocco import _checks, _extras
-from scirocco.diagnostics.intervals import central
-from scirocco.errors import InvalidValueError
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import fits
-from scirocco.models.fits.chains import BlockPurpose
-from scirocco.models.graph.base import Chains, GraphModel
+from scirocco.models.graph.base import Chains
 from scirocco.models.graph.edges import Array, Graph
-from scirocco.models.graph.gibbs import (
-    Network,
-    Prior,
-    batches_of,
-    generator,
-    network,
-    num_batches,
-    seed_words,
-)
-from scirocco.models.graph.links import with_interval
-from scirocco.models.graph.starts import clusters, embedding
+from scirocco.models.graph.gibbs import Network, Prior, network
+from scirocco.models.graph.growing import Growing
+from scirocco.models.graph.memberships import Memberships, in_one_order
+from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
+from scirocco.models.graph.mmsb import MOST_PAIRS, RoleChain, RoleLangevinChain, Roles
 from scirocco.models.view import View
 from scirocco.run.result import Run
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
-_REFRESH = 20  # passes between two references of control variates
-_STREAMS, _ROUNDS, _MOST_COMMUNITIES, _MOST_UNITS = 16, 5, 2_000, 2 * 10**8
+KINDS = ("assortative", "general")
+LIKELIHOODS = ("poisson", "bernoulli")
+_MOST_COMMUNITIES, _MOST_UNITS = 2_000, 2 * 10**8
 
 
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    _extras.require("numba", "mixed memberships")
-    from scirocco.models.graph import _mixed
-
-    return _mixed
-
-
-class Units(NamedTuple):
-    """Edges by their first node, and the place of each of their units."""
-
-    pointers: Array
-    ends: Array
-    places: Array
-
-
-class Method(NamedTuple):
-    """A sampler with stochastic gradients."""
-
-    sampler: str
-    step_size: float
-    num_edges: int
-
-
-class MixedChain:
-    """One chain, see `fits.Chain`: a step draws communities of edges and weights of a batch of nodes."""
-
-    def __init__(
-        self,
-        net: Network,
-        units: Units,
-        num: int,
-        shape: float,
-        scale: float,
-        batch: int,
-        seed: int,
-        chain: int,
-    ):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
-        self.net, self.units, self.num, self.shape, self.scale = net, units, num, shape, scale
-        self.batches, self.number = num_batches(net.num_nodes, batch), 0
-        self._pass: tuple[int, list[Array]] | None = None
-        self.colours: Array | None = None
-        self.weights: Array = np.empty((0, 0))
-        self.sums: Array = np.empty(0)
-        self.rate = scale
-
-    def advance(self, num_steps: int) -> None:
-        """Make steps."""
-        if not len(self.sums):  # here, not in the constructor: chains run in parallel threads
-            self._begin()
-        for _ in range(num_steps):
-            number, place = divmod(self.number, self.batches)
-            if self._pass is None or self._pass[0] != number:
-                rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
-            self._update(self._pass[1][place])
-            rng = generator(self._words(BlockPurpose.MATRIX))
-            shape = 1.0 + self.shape * self.weights.size
-            self.rate = float(rng.gamma(shape) / (1.0 / self.scale + self.sums.sum()))
-            self.number += 1
-
-    def _update(self, nodes: Array) -> None:
-        """Draw the communities of the edges of some nodes, and their weights."""
-        kernels().sweep(
-            nodes,
-            *self.units,
-            self._unseen,
-            self.colours,
-            self.counts,
-            self.weights,
-            self.sums,
-            self.shape,
-            self.rate,
-            seed_words(self._words(BlockPurpose.BLOCKS)),
-        )
-
-    @property
-    def _unseen(self) -> tuple[Array, ...]:
-        net = self.net
-        return net.first, net.second, net.numbers, net.pointers
-
-    def _begin(self) -> None:
-        """Edges inside a cluster of the embedding have its community, others one of those of their ends."""
-        rng = np.random.default_rng([self.seed, BlockPurpose.START])
-        prior = Prior(self.num, True, True, 1.0, 1.0, 1.0, 1.0)
-        labels = clusters(embedding(self.net, prior, rng), self.num, rng)
-        pointers, ends, places = self.units
-        sources = np.repeat(np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), np.diff(places))
-        targets = np.repeat(ends, np.diff(places))
-        either = np.where(rng.random(len(sources)) < 0.5, sources, targets)
-        self.colours = labels[either].astype(np.int16)
-        self._count()
-        self.weights = rng.gamma(self.shape + self.counts) / np.sqrt(1.0 + self.counts.sum(axis=0))
-        self.weights = np.maximum(self.weights, 1e-200)
-        self.sums = self.weights.sum(axis=0)
-
-    def _count(self) -> None:
-        assert self.colours is not None
-        pointers, ends, places = self.units
-        num, lengths = self.num, np.diff(places)
-        sources = np.repeat(np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), lengths)
-        targets = np.repeat(ends, lengths).astype(np.int64)
-        total = np.zeros(self.net.num_nodes * num, np.int64)
-        for side in (sources, targets):
-            total += np.bincount(side * num + self.colours, minlength=len(total))
-        self.counts = total.reshape(-1, num)
-
-    def _words(self, purpose: int) -> tuple[int, int]:
-        return self.seed, self.number * _STREAMS + purpose
-
-    def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The weights, the shares of the communities in the edges, and statistics."""
-        draws = {"weights": self.weights.copy(), "shares": self._shares()}
-        return draws, {"log_likelihood": self.log_likelihood(), "passes": self.number / self.batches}
-
-    def _shares(self) -> Array:
-        """Shares of the communities in the edges."""
-        found: Array = self.counts.sum(axis=0) / max(self.counts.sum(), 1)
-        return found
-
-    def log_likelihood(self) -> float:
-        """log p(edges | weights), up to a constant."""
-        weights = self.weights
-        logs = kernels().log_likelihood(*self.units, weights, np.empty(len(self.units.ends)))
-        exposed = ((self.sums**2).sum() - (weights**2).sum()) / 2
-        unseen = (weights[self.net.first] * weights[self.net.second]).sum()
-        return float(logs - exposed + unseen)
-
-    def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` resumes exactly."""
-        assert self.colours is not None
-        return {
-            "colours": self.colours,
-            "weights": self.weights,
-            "sums": self.sums,
-            "rate": np.array([self.rate]),
-            "steps": np.array([self.number], np.int64),
-        }
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Restore the chain from `state`."""
-        self.colours = np.array(state["colours"], np.int16)
-        self.weights, self.sums = np.array(state["weights"]), np.array(state["sums"])
-        self.rate, self.number = float(state["rate"][0]), int(state["steps"][0])
-        self._count()
-
-
-class LangevinChain(MixedChain):
-    """One chain without communities of edges: weights move with counts estimated from some edges of each node."""
-
-    def __init__(self, *given: Any, method: Method):
-        super().__init__(*given)
-        self.method = method
-        self.reference: Array = np.empty((0, 0))
-        self.totals: Array = np.empty((0, 0))
-
-    def _update(self, nodes: Array) -> None:
-        method = self.method
-        if method.sampler == "scir_cv" and self.number % (_REFRESH * self.batches) == 0:
-            self._refer(self.weights.copy())
-        kernels().langevin(
-            nodes,
-            self.net.leaving,
-            self._unseen,
-            self.weights,
-            self.sums,
-            self.reference,
-            self.totals,
-            self.shape,
-            self.rate,
-            method.num_edges,
-            method.step_size,
-            method.sampler != "sgrld",
-            seed_words(self._words(BlockPurpose.BLOCKS)),
-        )
-
-    def _refer(self, reference: Array) -> None:
-        """Set the reference of the control variates."""
-        self.reference, self.totals = reference, np.zeros(reference.shape)
-        kernels().expected(self.net.leaving, reference, self.totals)
-
-    def _shares(self) -> Array:
-        return self.sums**2 / (self.sums**2).sum()
-
-    def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` resumes exactly."""
-        return {
-            "weights": self.weights,
-            "sums": self.sums,
-            "reference": self.reference,
-            "rate": np.array([self.rate]),
-            "steps": np.array([self.number], np.int64),
-        }
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Restore the chain from `state`."""
-        self.weights, self.sums = np.array(state["weights"]), np.array(state["sums"])
-        self.rate, self.number = float(state["rate"][0]), int(state["steps"][0])
-        if state["reference"].size:
-            self._refer(np.array(state["reference"]))
-
-
-class MixedMembership(GraphModel):
+class MixedMembership(Memberships, Growing):
     r"""Mixed memberships: each node belongs to several communities to some degree; posterior draws.
 
     The edges of a pair are :math:`A_{ij} ~ Poisson(\sum_k φ_{ik} φ_{jk})`, with :math:`φ_{ik} ~ Gamma(a, r)`: nodes
@@ -256,18 +36,40 @@ class MixedMembership(GraphModel):
     independent of the propensity :math:`\sum_k φ_{ik}` of the node. Draws are exact; a pass over all nodes costs
     O(edges · communities).
 
+    A general model also has edges between communities, :math:`Poisson(\sum_{kl} φ_{ik} Λ_{kl} φ_{jl})`, with
+    :math:`Λ_{kl} ~ Gamma(c, d)`. In directed networks the rates are multiplied by a factor :math:`ρ_j` of the node that
+    receives the edge. Without degree correction an edge has the probability :math:`π_i' B π_j`, with
+    :math:`B_{kl} ~ Beta(c, d - c)`, the same for all k ≠ l if the model is assortative: the mixed-membership
+    stochastic block model of Airoldi et al. (2008), and that of Li, Ahn and Welling (2016).
+
     Parameters
     ----------
     num_communities
         K.
+    kind
+        "assortative": nodes link if they share a community. "general": a block matrix, for networks with hubs and
+        periphery, or of two sorts of nodes.
+    degree_corrected
+        Whether nodes have propensities. Without them, memberships also have to tell nodes with many edges from those
+        with few.
+    likelihood
+        "poisson" (counts of edges; degree-corrected), or "bernoulli" (an edge or none; not degree-corrected). None:
+        whichever fits `degree_corrected`.
+    directed
+        None: what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists are not.
     concentration
         a: smaller for nodes that belong to few communities. None: 1 / K.
+    prior
+        {"edges": c, "pairs": d} of the block matrix: a rate is worth c edges among d pairs. By default c = ½, and d
+        such that the mean is the density of the network. Assortative, degree-corrected models have no block matrix.
     sampler
-        "gibbs" (default): exact, with the community of each edge in memory. "scir", "scir_cv", "sgrld": stochastic
-        gradients from some edges of each node; approximate.
-    step_size, num_edges
-        Of these samplers: h, in units of the relaxation time of a weight (0.3 by default), and the largest number of
-        edges of a node in a step (4 by default).
+        "gibbs": exact. "scir", "scir_cv", "sgrld": stochastic gradients from some edges of each node; approximate.
+        None: "gibbs", or "scir_cv" if the model is not degree-corrected and the network has more than 3 · 10⁷ pairs,
+        because exact draws of that model visit all pairs.
+    step_size, num_edges, num_pairs
+        Of these samplers: h, in units of the relaxation time of a weight (0.3 by default), the largest number of
+        edges of a node in a step (4 by default), and of pairs without an edge (8 by default; degree-corrected models
+        know their sum).
     batch_size
         Nodes per step, by default 10,000.
     num_samples
@@ -305,15 +107,27 @@ class MixedMembership(GraphModel):
         "`co_membership` and `predict_proba` average over all of them."
     )
     _estimator_type: ClassVar[str | None] = "clusterer"
+    _presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "airoldi2008": {"kind": "general", "degree_corrected": False},
+        "li2016": {"degree_corrected": False, "sampler": "sgrld"},
+        "baker2018": {"degree_corrected": False, "sampler": "scir"},
+        "barile2024": {"degree_corrected": False, "sampler": "scir_cv"},
+    }
 
     def __init__(
         self,
         num_communities: int = 2,
         *,
+        kind: str = "assortative",
+        degree_corrected: bool = True,
+        likelihood: str | None = None,
+        directed: bool | None = None,
         concentration: float | None = None,
-        sampler: str = "gibbs",
+        prior: Mapping[str, float] | None = None,
+        sampler: str | None = None,
         step_size: float | None = None,
         num_edges: int | None = None,
+        num_pairs: int | None = None,
         batch_size: int | None = None,
         num_samples: int = 50,
         num_burnin: float = 0.5,
@@ -321,8 +135,15 @@ class MixedMembership(GraphModel):
         num_chains: int = 4,
         seed: int = 0,
     ):
-        self.num_communities, self.concentration, self.batch_size = num_communities, concentration, batch_size
-        self.sampler, self.step_size, self.num_edges = sampler, step_size, num_edges
+        self.num_communities, self.kind, self.degree_corrected = num_communities, kind, degree_corrected
+        self.likelihood, self.directed, self.prior = likelihood, directed, prior
+        self.concentration, self.batch_size = concentration, batch_size
+        self.sampler, self.step_size, self.num_edges, self.num_pairs = (
+            sampler,
+            step_size,
+            num_edges,
+            num_pairs,
+        )
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
@@ -331,177 +152,161 @@ class MixedMembership(GraphModel):
         return int(self.num_communities)
 
     def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
+        self._check(graph)
+        corrected = bool(self.degree_corrected)
+        num = int(self.num_communities)
+        seed = _checks.positive_int(self.seed, "seed", minimum=0)
+        net = network(graph, Prior(num, corrected, False, 1.0, 1.0, 1.0, 1.0), unseen)
+        method = self._method(graph)
+        form = self._form(graph) if corrected else self._roles(graph)
+        given: tuple[Any, ...] = (net, units(net), form) if corrected else (net, form)
+        classes: tuple[Any, Any] = (
+            (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
+        )
+        build = functools.partial(classes[method is not None], *given, batch)
+        if method is not None:
+            build = functools.partial(build, method=method)
+        self._network, make = (graph, unseen), self._continued(build, seed)
+        known = self._known(form, batch, method)
+        return Chains(known, self._spec(net, form.general), make, self._words(graph, method), corrected)
+
+    # -- settings -----------------------------------------------------------------------------------------------------
+
+    def _check(self, graph: Graph) -> None:
         num = _checks.positive_int(self.num_communities, "num_communities")
         if num > min(_MOST_COMMUNITIES, graph.num_nodes):
             raise InvalidValueError(
                 f"`num_communities` must be at most {_MOST_COMMUNITIES:,} and the number of nodes "
                 f"({graph.num_nodes:,}), got {num:,}."
             )
-        if graph.directed:
-            raise InvalidValueError(
-                "mixed memberships of directed networks are not supported: pass an edge list, which is read without "
-                "directions."
+        _checks.choice(self.kind, "kind", KINDS)
+        if not isinstance(self.degree_corrected, bool):
+            raise InvalidTypeError(
+                f"`degree_corrected` must be True or False, got {self.degree_corrected!r}."
             )
+        wanted = LIKELIHOODS[0 if self.degree_corrected else 1]
+        if self.likelihood is not None:
+            _checks.choice(self.likelihood, "likelihood", LIKELIHOODS)
+            if self.likelihood != wanted:
+                raise InvalidValueError(
+                    f"mixed memberships with degree_corrected={self.degree_corrected} have "
+                    f'likelihood="{wanted}": pass degree_corrected={not self.degree_corrected} for '
+                    f'"{self.likelihood}".'
+                )
+        if graph.has_weights and not self.degree_corrected:
+            raise InvalidValueError("the network has weights above 1, which require degree_corrected=True.")
         if graph.weight.sum() > _MOST_UNITS:
             raise InvalidValueError(
                 f"the weights of the edges have the sum {graph.weight.sum():,}, more than {_MOST_UNITS:,}. Divide them."
             )
-        shape = 1.0 / num if self.concentration is None else self.concentration
-        _checks.positive(shape, "concentration")
-        seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        net = network(graph, Prior(num, True, False, 1.0, 1.0, 1.0, 1.0), unseen)
-        units = _units(net)
-        density = float(graph.weight.sum()) / graph.num_pairs
-        scale = float(shape) * float(np.sqrt(num / density))
-        size = {"weights": (graph.num_nodes, num), "shares": (num,)}
-        spec = fits.Spec.of(size, {"log_likelihood": (), "passes": ()})
-        spec.draws["shares"] = jax.ShapeDtypeStruct((num,), np.float64)
-        given = (net, units, num, float(shape), scale, batch, seed)
-        method = self._method()
-        known: dict[str, Any] = {"num_communities": num, "concentration": float(shape), "batch_size": batch}
-        words = f"mixed memberships in {num} communities, Poisson counts; "
-        if method is None:
-            words += (
-                "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "
-                "weights of these nodes"
-            )
-            return Chains(known, spec, lambda number: MixedChain(*given, number), words, True)
-        words += (
-            f"{method.sampler} with at most {method.num_edges} edges of each node, step size {method.step_size:g}: "
-            "approximate"
-        )
-        make = functools.partial(LangevinChain, *given, method=method)
-        return Chains(known | method._asdict(), spec, make, words, True)
 
-    def _method(self) -> Method | None:
+    @property
+    def _shape(self) -> float:
+        shape = 1.0 / self.num_communities if self.concentration is None else self.concentration
+        _checks.positive(shape, "concentration")
+        return float(shape)
+
+    def _form(self, graph: Graph) -> Form:
+        num, shape = int(self.num_communities), self._shape
+        density = float(graph.weight.sum()) / graph.num_pairs
+        if self.kind == "general":  # weights have the mean a, so that the mean rate is Λ (K a)²
+            edges, pairs = self._pseudo_counts(density / (num * shape) ** 2)
+            return Form(num, shape, 1.0, edges, pairs)
+        if self.prior is not None:
+            raise InvalidValueError(
+                "assortative, degree-corrected mixed memberships have no block matrix: remove `prior`, or pass "
+                'kind="general".'
+            )
+        return Form(num, shape, shape * (num / density) ** 0.5)
+
+    def _roles(self, graph: Graph) -> Roles:
+        edges, pairs = self._pseudo_counts(min(float(len(graph.source)) / graph.num_pairs, 0.5))
+        if pairs <= edges:
+            raise InvalidValueError(
+                f"the prior must have more pairs than edges, got edges={edges:g} and pairs={pairs:g}."
+            )
+        return Roles(int(self.num_communities), self._shape, edges, pairs, self.kind == "general")
+
+    def _pseudo_counts(self, mean: float) -> tuple[float, float]:
+        if self.prior is not None and not isinstance(self.prior, Mapping):
+            raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
+        known = dict(self.prior or {})
+        for name in known:
+            if name not in ("edges", "pairs"):
+                raise InvalidValueError(f"the prior has no {name!r}. It has edges and pairs.")
+            _checks.positive(known[name], f"the prior's {name}")
+        edges = float(known.get("edges", 0.5))
+        return edges, float(known.get("pairs", edges / mean))
+
+    def _method(self, graph: Graph) -> Method | None:
         """The sampler with stochastic gradients; None for the exact one."""
-        _checks.choice(self.sampler, "sampler", SAMPLERS)
-        if self.sampler == "gibbs":
-            for name in ("step_size", "num_edges"):
+        large = not self.degree_corrected and graph.num_pairs > MOST_PAIRS
+        sampler = ("scir_cv" if large else "gibbs") if self.sampler is None else self.sampler
+        _checks.choice(sampler, "sampler", SAMPLERS)
+        if sampler == "gibbs":
+            if large:
+                raise InvalidValueError(
+                    f'sampler="gibbs" without degree correction visits all pairs of nodes ({graph.num_pairs:,.0f}, '
+                    f'more than {MOST_PAIRS:,}): use sampler="scir_cv", or degree_corrected=True.'
+                )
+            for name in ("step_size", "num_edges", "num_pairs"):
                 if getattr(self, name) is not None:
                     raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
             return None
+        if self.degree_corrected and self.num_pairs is not None:
+            raise InvalidValueError(
+                "degree-corrected models know the sum over pairs without an edge: remove `num_pairs`."
+            )
         step = 0.3 if self.step_size is None else self.step_size
         _checks.positive(step, "step_size")
         edges = 4 if self.num_edges is None else _checks.positive_int(self.num_edges, "num_edges")
-        return Method(self.sampler, float(step), edges)
+        pairs = 8 if self.num_pairs is None else _checks.positive_int(self.num_pairs, "num_pairs")
+        return Method(sampler, float(step), edges, 0 if self.degree_corrected else pairs)
 
-    # -- results ------------------------------------------------------------------------------------------------------
+    def _known(self, form: Form | Roles, batch: int, method: Method | None) -> dict[str, Any]:
+        known = {"num_communities": form.num, "concentration": form.shape, "batch_size": batch}
+        if form.general or not self.degree_corrected:
+            known |= form._asdict() | {"kind": self.kind}
+        if method is not None:
+            known |= {name: value for name, value in method._asdict().items() if value}
+        return known
+
+    def _spec(self, net: Network, general: bool) -> fits.Spec:
+        num = int(self.num_communities)
+        spec = fits.Spec.of({"weights": (net.num_nodes, num)}, {"log_likelihood": (), "passes": ()})
+        spec.draws["shares"] = jax.ShapeDtypeStruct((num,), np.float64)
+        if general or not self.degree_corrected:
+            spec.draws["block_matrix"] = jax.ShapeDtypeStruct((num, num), np.float64)
+        if net.directed and self.degree_corrected:
+            spec.draws["receiving"] = jax.ShapeDtypeStruct((net.num_nodes,), np.float32)
+        return spec
+
+    def _words(self, graph: Graph, method: Method | None) -> str:
+        general = self.kind == "general"
+        between = " with edges between them" if general else ""
+        edges = "Poisson counts" if self.degree_corrected else "Bernoulli edges, not degree-corrected"
+        way = "directed " if graph.directed else ""
+        words = f"{way}mixed memberships in {self.num_communities} communities{between}, {edges}; "
+        if method is not None:
+            return words + (
+                f"{method.sampler} with at most {method.num_edges} edges of each node, step size {method.step_size:g}: "
+                "approximate"
+            )
+        if not self.degree_corrected:
+            return words + (
+                "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their "
+                "memberships"
+            )
+        return words + (
+            "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "
+            "weights of these nodes"
+        )
 
     def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
-        return in_one_order(raw)
-
-    def _coordinates(self) -> dict[str, list[Any]]:
-        return {"weights_dim_0": self.nodes_.listed()}
-
-    def memberships(self, interval: float | None = None) -> Any:
-        """Memberships (nodes, communities), which sum to 1: posterior means, or `(mean, low, high)`."""
-        self._check_fitted()
-        weights = self.draws_["weights"]
-        return with_interval(weights / weights.sum(axis=-1, keepdims=True), interval)
-
-    @property
-    def memberships_(self) -> Array:
-        """Posterior mean memberships (nodes, communities)."""
-        found: Array = self.memberships()
-        return found
-
-    @property
-    def labels_(self) -> Array:
-        """The community with the largest mean membership of each node."""
-        found: Array = self.memberships_.argmax(axis=1)
-        return found
-
-    @property
-    def node_names_(self) -> list[Any]:
-        """The nodes, in the order of all results."""
-        self._check_fitted()
-        return self.nodes_.listed()
-
-    def nodes(self) -> Any:
-        """One row per node, as a pandas data frame: its largest membership, and all memberships."""
-        import pandas as pd
-
-        mean = self.memberships_
-        found = {"community": mean.argmax(axis=1), "membership": mean.max(axis=1)}
-        found |= {f"membership_{k}": mean[:, k] for k in range(mean.shape[1])}
-        return pd.DataFrame(found, index=pd.Index(self.nodes_.listed(), name="node"))
-
-    def shares(self, interval: float | None = None) -> Any:
-        """Shares of the communities in the edges: posterior means, or `(mean, low, high)`."""
-        self._check_fitted()
-        return with_interval(self.draws_["shares"], interval)
-
-    def co_membership(self, pairs: Any) -> Array:
-        """P(two nodes act in the same community), Σ_k π_ik π_jk, of pairs (pairs, 2), averaged over draws."""
-        self._check_fitted()
-        i, j = self._numbers(pairs).T
-        total = np.zeros(len(i))
-        for weights in self._flat("weights"):
-            shares = weights / weights.sum(axis=1, keepdims=True)
-            total += (shares[i] * shares[j]).sum(axis=1)
-        return total / self._num_draws
-
-    def summary(self, interval: float = 0.9) -> Any:
-        """One row per community, as a pandas data frame: share of the edges, nodes for which it is the largest."""
-        import pandas as pd
-
-        self._check_fitted()
-        draws = self.draws_["shares"]
-        low, high = central(draws, interval, (0, 1))
-        mean = self.memberships_
-        table = {
-            "share": draws.mean(axis=(0, 1)),
-            "share_low": low,
-            "share_high": high,
-            "nodes": np.bincount(mean.argmax(axis=1), minlength=mean.shape[1]),
-            "members": (mean >= 0.1).sum(axis=0),
-        }
-        return pd.DataFrame(table, index=pd.Index(range(mean.shape[1]), name="community"))
-
-    def _rates(self, pairs: Array, chosen: Array) -> Iterator[Array]:
-        weights, (i, j) = self._flat("weights"), pairs.T
-        for number in chosen:
-            yield np.einsum("pk,pk->p", weights[number][i], weights[number][j], dtype=np.float64)
+        return in_one_order(raw, None if self._former is None else self._former.draws["weights"])
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
         """Contents of a report, see `scirocco.models.view`."""
         from scirocco.models.graph import view
 
         return view.mixed(self, run)
-
-
-def _units(net: Network) -> Units:
-    """Edges of a network, each at its smaller node."""
-    pointers, ends, weights = net.leaving
-    sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
-    own = sources < ends
-    counts = np.bincount(sources[own], minlength=net.num_nodes)
-    places = np.concatenate([[0], np.cumsum(weights[own].astype(np.int64))])
-    return Units(np.concatenate([[0], np.cumsum(counts)]), ends[own], places)
-
-
-def in_one_order(raw: dict[str, Array]) -> dict[str, Array]:
-    """Draws (chain, draw, ...) with the communities of each in the same order, that with most edges first.
-
-    Communities are compared by the memberships of all nodes.
-    """
-    shape = raw["shares"].shape[:2]
-    weights = raw["weights"].reshape(-1, *raw["weights"].shape[2:])
-    shares = raw["shares"].reshape(len(weights), -1)
-    pi = weights / weights.sum(axis=-1, keepdims=True)
-    reference, order = pi[-1], np.zeros(shares.shape, np.int64)
-    for _ in range(_ROUNDS):
-        before = order.copy()
-        for number, one in enumerate(pi):
-            order[number] = linear_sum_assignment(-(reference.T @ one))[1]
-        if np.array_equal(before, order):
-            break
-        reference = np.mean([one[:, place] for one, place in zip(pi, order, strict=True)], axis=0)
-    ranked = np.argsort(-np.take_along_axis(shares, order, axis=1).mean(axis=0), kind="stable")
-    order = order[:, ranked]
-    found = {
-        "weights": np.stack([one[:, place] for one, place in zip(weights, order, strict=True)]),
-        "shares": np.take_along_axis(shares, order, axis=1),
-    }
-    return {name: values.reshape(*shape, *values.shape[1:]) for name, values in found.items()}

@@ -38,6 +38,7 @@ from scirocco.models.hmm.gibbs import (
 from scirocco.models.hmm.own import Own
 from scirocco.models.hmm.series import Array
 from scirocco.samplers import schedules
+from scirocco.simplex.scir_cv import control_is_stable
 
 _WINDOW, _BATCH = 500, 10_000
 _STREAMS = 16
@@ -220,22 +221,39 @@ class BufferedChain:
             self.parts = self._begin()
         for _ in range(num_steps):
             if self.known.sampler == "scir_cv" and self.number % _REFRESH_EVERY == 0:
-                sums = self._estimate(_REFRESH * self.known.windows, StatePurpose.REFRESH)
-                self.reference |= self._shapes(sums)
+                self._refer()
             self._move(self._estimate(self.known.windows, StatePurpose.WINDOWS))
             self.number += 1
 
     def _words(self, purpose: int) -> tuple[int, int]:
         return self.seed, self.number * _STREAMS + purpose
 
-    def _estimate(self, number: int, purpose: StatePurpose) -> Sums:
-        """Unbiased estimates of the expected counts of all series, up to the error of the buffers."""
+    def _chosen(self, number: int, purpose: StatePurpose) -> tuple[Array, Array, int]:
+        """Windows of some random groups, the first window of each group, and the number of all groups."""
         rng = np.random.default_rng(list(self._words(purpose)))
         found = layout(self.bounds, _WINDOW, int(rng.integers(_WINDOW)), gap=0)
         chosen = rng.permutation(found.num_groups)[:number]
-        rows = np.concatenate([np.arange(found.groups[g], found.groups[g + 1]) for g in chosen])
-        windows = _with_buffers(found.pieces[rows], self.bounds, self.known.buffer)
-        scale = found.num_groups / len(chosen)
+        each = [np.arange(found.groups[g], found.groups[g + 1]) for g in chosen]
+        firsts = np.cumsum([0, *(len(rows) for rows in each[:-1])])
+        windows = _with_buffers(found.pieces[np.concatenate(each)], self.bounds, self.known.buffer)
+        return windows, firsts, found.num_groups
+
+    def _refer(self) -> None:
+        """Renew the reference of the control variates: shapes, and the variances of their estimates in a step."""
+        windows, firsts, total = self._chosen(_REFRESH * self.known.windows, StatePurpose.REFRESH)
+        sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
+        used, batch = len(firsts), self.known.windows
+        whole = self._shapes(Sums(*(total / used * part.sum(axis=0) for part in sums)))
+        self.reference |= whole
+        each = self._counts(Sums(*(np.add.reduceat(part, firsts, axis=0) for part in sums)))
+        scale = total**2 * (1.0 / batch - 1.0 / total)
+        for name in whole:
+            self.reference[f"{name}_variance"] = scale * each[name].var(axis=0, ddof=int(used > 1))
+
+    def _estimate(self, number: int, purpose: StatePurpose) -> Sums:
+        """Unbiased estimates of the expected counts of all series, up to the error of the buffers."""
+        windows, firsts, total = self._chosen(number, purpose)
+        scale = total / len(firsts)
         if isinstance(self.prior.emission, Own):
             shares = np.zeros((self.data.num_rows, self.prior.num_states))
             sums = expected(self.prior, self.params(), self.data, windows, self.num_threads, shares)
@@ -272,7 +290,8 @@ class BufferedChain:
             if self.known.sampler == "sgrld":
                 self.parts[name] = _euler(words, x, shape, counts[name].sum(axis=-1, keepdims=True), step)
             else:
-                self.parts[name] = _exact(words, x, shape, self.reference.get(name), step)
+                known = self.reference.get(name), self.reference.get(f"{name}_variance")
+                self.parts[name] = _exact(words, x, shape, *known, step)
         emission, words = self.prior.emission, (seed[0], seed[1] * 4 + 3)
         if isinstance(emission, Poisson):
             count, total = emission.summed(sums.stats, self.coded)
@@ -355,11 +374,22 @@ def _shares(x: Array) -> Array:
     return found
 
 
-def _exact(words: tuple[int, int], x: Array, shape: Array, reference: Array | None, step: float) -> Array:
-    """SCIR, or with a reference SCIR-CV: dx = (a - bx) dt + sqrt(2x) dW, b = (a - 1) / (reference - 1)."""
+def _exact(
+    words: tuple[int, int],
+    x: Array,
+    shape: Array,
+    reference: Array | None,
+    variance: Array | None,
+    step: float,
+) -> Array:
+    """SCIR, or with a reference SCIR-CV: dx = (a - bx) dt + sqrt(2x) dW, b = (a - 1) / (reference - 1).
+
+    Components that are too rare for control variates, see `control_is_stable`, move by SCIR: most batches miss them,
+    and with b < 0 they would grow without bound.
+    """
     rate = np.ones_like(x)
-    if reference is not None:
-        inside = reference > 1.0
+    if reference is not None and variance is not None:
+        inside = control_is_stable(2, reference, variance, step, np)
         rate[inside] = np.maximum((shape[inside] - 1.0) / (reference[inside] - 1.0), -600.0 / step)
     return host.cir(words, x, shape, step, rate, num_threads=1)
 

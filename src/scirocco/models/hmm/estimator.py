@@ -20,7 +20,7 @@ from scirocco.models.fits.mixing import warn_if_unmixed
 from scirocco.models.hmm import priors
 from scirocco.models.hmm.emissions import Emission, Encoded
 from scirocco.models.hmm.gibbs import Prior
-from scirocco.models.hmm.methods import Method, choose
+from scirocco.models.hmm.methods import PRESETS, Method, choose
 from scirocco.models.hmm.results import Results
 from scirocco.models.hmm.series import Given, SeriesLike, read
 from scirocco.models.view import View
@@ -144,6 +144,15 @@ class HMM(fits.Conventions, Results):
         self.step_size, self.buffer = step_size, buffer
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
+
+    @classmethod
+    def preset(cls, name: str, num_states: int = 2, **changes: Any) -> HMM:
+        """A model with the sampler of a paper: "baker2018" (SCIR), "barile2024" (SCIR-CV), "aicher2019" (SGRLD).
+
+        Series are seen through buffered subsequences, as in the last of them. `changes` are other arguments.
+        """
+        _checks.choice(name, "preset", tuple(PRESETS))
+        return cls(num_states, **{**PRESETS[name], **changes})
 
     def fit(
         self,

@@ -15,6 +15,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.hmm.emissions import Encoded
 from scirocco.models.hmm.gibbs import PIECE, GibbsChain, Prior, num_batches
 from scirocco.models.hmm.series import Given
+from scirocco.samplers import schedules
 
 if TYPE_CHECKING:
     from scirocco.models.hmm.estimator import HMM
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
 DEVICES = ("auto", "cpu", "gpu", "jax")
 _MOST_STARTS = 1_000
+PRESETS: dict[str, dict[str, Any]] = {
+    "baker2018": {"sampler": "scir", "step_size": schedules.polynomial(0.5, 10.0, 0.33)},
+    "barile2024": {"sampler": "scir_cv", "step_size": schedules.polynomial(1.0, 1000.0, 0.33)},
+    "aicher2019": {"sampler": "sgrld"},
+}
+"""Samplers of papers: SCIR and SCIR-CV with the step sizes that they use for topic models, since they have no series,
+and SGRLD with buffered subsequences (the step size follows from the length of the series)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,7 +55,7 @@ def resolve(
 
 
 def _kind_of(given: Given, prior: Mapping[str, Any] | None, categories: Any) -> str:
-    """The emissions of series about which nothing is said."""
+    """The emissions for series if the user does not choose them."""
     if categories is not None or set(prior or {}) == {"concentration"}:
         return "categorical"
     if prior:

@@ -62,9 +62,9 @@ def _read(place: Path) -> Any:
     try:
         table = pandas.read_csv(place, **options)
         if _is_data(table):
-            first = ", ".join(map(str, table.columns))
             table = pandas.read_csv(place, header=None, **options)
             table = table.set_axis([f"x{k}" for k in range(table.shape[1])], axis=1)
+            first = ", ".join(str(table[name].iloc[0]) for name in table.columns)
             _checks.warn(f"{place.name} has no header: its first line ({first}) is read as data.")
     except (ValueError, UnicodeDecodeError) as error:  # pandas' own errors are ValueErrors
         raise InvalidValueError(f"{place} cannot be read as a table: {str(error).strip()}") from error

@@ -12,6 +12,7 @@ import numpy as np
 from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda import arrays
 from scirocco.models.lda.blocks import BlockPasses, Blocks
+from scirocco.models.lda.guiding import NOTHING, Guide
 from scirocco.models.lda.hyper import alpha_given, beta_given, tables_given
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, normalise
@@ -24,18 +25,20 @@ class ArrayChain:
 
     A step is a pass over the documents. The corpus, the topics of the tokens and the counts stay on the device; a
     corpus that does not fit is sent there block by block. As on the host, a chain starts with few documents and some
-    spare topics, and the topics that are not kept are discarded after the growth (see `CollapsedChain`).
+    spare topics, and the topics that are not kept are discarded after the growth (see `CollapsedChain`). `guide` has
+    seed words, whose prior counts are in the counts, and labels, with the topics of each document.
     """
 
-    def __init__(self, blocks: Blocks, settings: Settings):
-        self.blocks, self.settings = blocks, settings
+    def __init__(self, blocks: Blocks, settings: Settings, guide: Guide | None = None):
+        self.blocks, self.settings, self.guide = blocks, settings, guide
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         self.active = settings.num_topics + settings.spare_topics
         """Number of topics in use."""
         self._kind = np.int16 if self._width < np.iinfo(np.int16).max else np.int32
         self.z: list[Any] = [self._unseen() for _ in range(len(blocks))]
         """The topics of the tokens of each block, on the device if the corpus is there."""
-        self.counts = jnp.zeros((blocks.corpus.vocabulary_size, self._width), jnp.int32)
+        self.counts = self._no_tokens()
+        self._allowed: dict[int, Any] = {}
         self._numbers = [jnp.uint32(number) for number in range(len(blocks))]
         self._last = self._numbers[0]
         self._sent: tuple[np.ndarray, Any] = np.empty(0), None
@@ -47,6 +50,26 @@ class ArrayChain:
     def _unseen(self) -> Any:
         z = np.full(self.blocks.capacity, np.iinfo(self._kind).max, self._kind)
         return jax.device_put(z) if self.blocks.resident else z
+
+    def _no_tokens(self) -> Any:
+        """The counts before any token has a topic: those of the seed words."""
+        table = np.zeros((self.blocks.corpus.vocabulary_size, self._width), np.int32)
+        if self.guide is not None:
+            self.guide.add_to(table, np.zeros(self._width, np.int64))
+        return jnp.asarray(table)
+
+    def _topics_of(self, block: int) -> Any:
+        """Which topics the documents of a block have; None: all."""
+        if self.guide is None or not self.guide.has_labels:
+            return None
+        if block in self._allowed:
+            return self._allowed[block]
+        blocks = self.blocks
+        documents = blocks.order[blocks.starts[block] : blocks.starts[block + 1]]
+        found = jax.device_put(self.guide.mask(documents, (blocks.rows, self._width)))
+        if blocks.resident:
+            self._allowed[block] = found
+        return found
 
     def step(self, passes: BlockPasses, number: int, seed: SeedWords) -> None:
         """One pass over the documents; then the hyper-parameters, if they are learned."""
@@ -84,7 +107,9 @@ class ArrayChain:
     ) -> tuple[Any, Any]:
         tokens, number = self.blocks.tokens(block), self._numbers[block]
         rows, sweeps = self.blocks.rows, self.settings.sweeps
-        return arrays.sweep(words, number, weights, counts, tokens, z, alpha, rows, sweeps)
+        return arrays.sweep(
+            words, number, weights, counts, tokens, z, alpha, rows, sweeps, self._topics_of(block)
+        )
 
     def compile(self) -> None:
         """Compile the programs, so that a time limit is one of sampling; the chain does not change."""
@@ -145,12 +170,15 @@ class ArrayChain:
             for block, z in enumerate(self.z):
                 found = arrays.document_counts(blocks.tokens(block).document, z, blocks.rows, alpha, size)
                 of_size += np.asarray(found)[: len(self.alpha)]
-            tables = tables_given(rng, of_size, self.alpha)
-            self.alpha = alpha_given(rng, tables, self.alpha, blocks.lengths)
+            tables, lengths = tables_given(rng, of_size, self.alpha), blocks.lengths
+            allowed = None if self.guide is None else self.guide.allowed
+            if allowed is not None:
+                lengths = lengths[np.argsort(blocks.order)]
+            self.alpha = alpha_given(rng, tables, self.alpha, lengths, allowed)
         if settings.learn_beta:
-            table = np.asarray(self.counts)[:, : self.active]
-            tables = tables_given(rng, np.bincount(table.ravel())[None], np.array([self.beta]))
-            self.beta = beta_given(rng, int(tables[0]), self.beta, table.sum(axis=0), len(table))
+            table, guide = np.asarray(self.counts)[:, : self.active], self.guide or NOTHING
+            opened, prior = guide.tables(rng, table, self.beta), guide.totals(self.active)
+            self.beta = beta_given(rng, opened, self.beta, table.sum(axis=0) - prior, len(table), prior)
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -179,7 +207,7 @@ class ArrayChain:
         numbers = state["numbers"]
         self.alpha, self.beta, self.active = numbers[:-2].copy(), float(numbers[-2]), int(numbers[-1])
         begin, blocks = 0, self.blocks
-        self.counts = jnp.zeros((blocks.corpus.vocabulary_size, self._width), jnp.int32)
+        self.counts = self._no_tokens()
         for block, size in enumerate(blocks.sizes):
             z = np.array(self._unseen())
             z[:size] = state["memory"][begin : begin + size]

@@ -91,6 +91,10 @@ class ArrayTopics(Topics):
         """ω at the current θ."""
         return np.array(arrays.normalised(self.theta))
 
+    def extend(self, theta: np.ndarray) -> None:
+        """All words are on the device."""
+        self.theta = jnp.concatenate([self.theta, theta])
+
     def state(self) -> Arrays:
         """θ."""
         return {"theta": np.asarray(self.theta)}
@@ -125,6 +129,11 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
             np.float32(scale),
             np.float32(time),
         )
+
+    def extend(self, theta: np.ndarray) -> None:
+        """New words are not in the reference."""
+        super().extend(theta)
+        self.reference = jnp.concatenate([self.reference, jnp.full(theta.shape, self.beta)])
 
     def state(self) -> Arrays:
         """θ and the reference."""

@@ -27,7 +27,7 @@ from scirocco.diffusions.variates import gamma_attempts
 from scirocco.types import Array
 
 _LANES = 16
-_ETA, _TOPIC, _THETA, _BLOCK = 1, 2, 3, 4  # purposes of random words
+_ETA, _TOPIC, _THETA, _BLOCK, _ANY = 1, 2, 3, 4, 5  # purposes of random words
 
 
 class Tokens(NamedTuple):
@@ -109,11 +109,14 @@ def sweep(
     alpha: Array,
     rows: int,
     sweeps: int,
+    allowed: Array | None = None,
 ) -> tuple[Array, Array]:
     """Sweeps over the tokens of a block with ω fixed; the counts of the corpus and z afterwards.
 
     `rows` is the number of documents of the largest block. Numbers of topics that are too large mean: none yet.
+    `allowed` says which topics each document has (rows, topics); by default all.
     """
+    alpha = alpha if allowed is None else alpha * allowed
     words, old = _derived(words, _BLOCK, block), z.astype(jnp.int32)
     new = old
     for number in range(sweeps):
@@ -139,16 +142,30 @@ def local(
 
 
 def _swept(words: Array, weights: Array, tokens: Tokens, z: Array, alpha: Array, rows: int) -> Array:
-    """η | z, then z | η, for all tokens at once."""
+    """η | z, then z | η, for all tokens at once; α may be one for each document, 0 for topics that it has not."""
     held = jnp.zeros((rows, weights.shape[1]), jnp.int32).at[tokens.document, z].add(1, mode="drop")
     eta = gamma_attempts(words, held + alpha)
     # documents without topics begin with the mean of η, not with a draw: their words decide
     eta = jnp.where(held.sum(axis=1, keepdims=True) > 0, eta, alpha)
-    return _assigned(_derived(words, _TOPIC), eta, weights, tokens, jnp.sum(alpha > 0.0))
+    if alpha.ndim == 1:
+        return _assigned(_derived(words, _TOPIC), eta, weights, tokens, jnp.sum(alpha > 0.0))
+    eta = jnp.where(alpha > 0.0, eta, 0.0)  # a chain that continues may begin with other topics
+    uniform, _ = uniforms(_derived(words, _ANY), jnp.arange(rows, dtype=jnp.uint32), 0, jnp.float32)
+    number = jnp.cumsum(alpha > 0.0, axis=1)
+    own = jnp.argmax(number > (uniform * number[:, -1])[:, None], axis=1)
+    anyone = own.at[tokens.document].get(mode="clip").astype(jnp.int32)
+    return _assigned(_derived(words, _TOPIC), eta, weights, tokens, number[:, -1].max(), anyone)
 
 
-def _assigned(words: Array, eta: Array, weights: Array, tokens: Tokens, num_topics: Array) -> Array:
-    """z with P(z = k) ∝ η_dk ω_kw; uniform over the topics if all products underflow."""
+def _assigned(
+    words: Array,
+    eta: Array,
+    weights: Array,
+    tokens: Tokens,
+    num_topics: Array,
+    anyone: Array | None = None,
+) -> Array:
+    """z with P(z = k) ∝ η_dk ω_kw; if all products underflow `anyone`, by default uniform over the topics."""
     width = weights.shape[1]
     lanes = _lanes(width)
     depth = width // lanes
@@ -163,7 +180,8 @@ def _assigned(words: Array, eta: Array, weights: Array, tokens: Tokens, num_topi
     uniform, _ = uniforms(words, jnp.arange(word.size, dtype=jnp.uint32), 0, jnp.float32)
     lane, left, total = _chosen([sums[:, lane] for lane in range(lanes)], uniform)
     level, _, _ = _chosen([products(number, lane) for number in range(depth)], uniform, left)
-    anyone = jnp.minimum((uniform * num_topics).astype(jnp.int32), num_topics - 1)
+    if anyone is None:
+        anyone = jnp.minimum((uniform * num_topics).astype(jnp.int32), num_topics - 1)
     return jnp.where(total > 0.0, level * lanes + lane, anyone)
 
 

@@ -69,7 +69,7 @@ class TopicChain:
             self.batches = CorpusBatches(corpus, self.seed, settings.growth)
         self.engine: Any
         if blocks is not None:
-            self.engine = ArrayChain(blocks, settings)
+            self.engine = ArrayChain(blocks, settings, guide)
         elif settings.memory == "documents":
             assert not isinstance(corpus, DocumentStream)
             self.engine = CollapsedChain(corpus, settings, guide)
@@ -86,8 +86,16 @@ class TopicChain:
         """Take the topics and the number of steps of another chain without memory; `take_over` gives documents."""
         self.engine.restore(state)
         self.step = int(state["steps"][0])
+        self.vocabulary_size = len(state["topics.theta"])
         if isinstance(self.batches, CorpusBatches) and len(state["supply"]) == len(self.batches.state()):
             self.batches.epoch = int(state["supply"][0])
+
+    def extend(self, num_words: int) -> None:
+        """Add words to the vocabulary, so that it has `num_words`; only without memory, with SCIR or SCIR-CV."""
+        new = num_words - self.vocabulary_size
+        if new > 0:
+            self.engine.extend(num_words, new, self._words(TopicPurpose.CONTINUED))
+            self.vocabulary_size = num_words
 
     def advance(self, num_steps: int) -> None:
         """Run `num_steps` steps."""

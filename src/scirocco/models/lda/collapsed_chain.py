@@ -124,8 +124,9 @@ class CollapsedChain:
     def _collapsed(self, delivery: Delivery, seed: SeedWords, grown: bool) -> None:
         words = arguments.seed_words(seed(TopicPurpose.COLLAPSED), _COLLAPSED_SEED)
         settings, kernels = self.settings, _kernels()
-        if self.guide is not None and self.guide.has_labels:
-            rows, allowed = (*delivery.rows, delivery.documents), (self.guide.offsets, self.guide.topics)
+        allowed = None if self.guide is None else self.guide.allowed
+        if allowed is not None:
+            rows = (*delivery.rows, delivery.documents)
             counted = (self.memory, self.begins, self._padded, self._totals)
             kernels.labelled_documents(rows, *counted, allowed, self.alpha, self.beta, settings.sweeps, words)
             return
@@ -285,9 +286,10 @@ class CollapsedChain:
 
     def _learn(self, seed: tuple[np.uint64, np.uint64]) -> None:
         if self.settings.learn_alpha:
-            self.alpha = draw_alpha(seed, self.memory, self.begins, self.alpha)
+            allowed = None if self.guide is None else self.guide.allowed
+            self.alpha = draw_alpha(seed, self.memory, self.begins, self.alpha, allowed)
         if self.settings.learn_beta:
-            self.beta = draw_beta(seed, self._padded, self.totals, self.beta)
+            self.beta = draw_beta(seed, self._padded, self.totals, self.beta, self.guide)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -374,15 +376,27 @@ def _dense() -> Any:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def draw_alpha(seed: tuple[np.uint64, np.uint64], memory: Array, begins: Array, alpha: Array) -> Array:
+def draw_alpha(
+    seed: tuple[np.uint64, np.uint64],
+    memory: Array,
+    begins: Array,
+    alpha: Array,
+    allowed: tuple[Array, Array] | None = None,
+) -> Array:
     """Draw α given the topics of all tokens (`memory`, document d from begins[d] to begins[d + 1]; -1: none)."""
     tables, lengths = np.zeros(alpha.size, np.int64), np.zeros(begins.size - 1, np.int64)
     _kernels().document_tables(memory, begins, alpha, seed, tables, lengths)
-    return hyper.alpha_given(_generator(seed, 1), tables, alpha, lengths)
+    return hyper.alpha_given(_generator(seed, 1), tables, alpha, lengths, allowed)
 
 
-def draw_beta(seed: tuple[np.uint64, np.uint64], table: Array, totals: Array, beta: float) -> float:
+def draw_beta(
+    seed: tuple[np.uint64, np.uint64], table: Array, totals: Array, beta: float, guide: Guide | None = None
+) -> float:
     """Draw β given the counts of words in topics, (words, topics), and their sums over words."""
+    if guide is not None and len(guide.counts):
+        rng, prior = _generator(seed, 2), guide.totals(totals.size)
+        tables = guide.tables(rng, table[:, : totals.size], beta)
+        return hyper.beta_given(rng, tables, beta, totals - prior, len(table), prior)
     tables = _kernels().word_tables(table, beta, seed)
     return hyper.beta_given(_generator(seed, 2), tables, beta, totals, len(table))
 

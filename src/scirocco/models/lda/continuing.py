@@ -54,7 +54,8 @@ class Reached(NamedTuple):
 
     def sizes(self, num_topics: int) -> np.ndarray | None:
         """Number of tokens of each topic: (chain, 1, topic), or (chain, draw, topic) after an update; None: unknown."""
-        found = [_sizes(state, num_topics) for state in self.states()]
+        seeds = (self.configuration.get("guide") or {}).get("counts", ())
+        found = [_sizes(state, num_topics, seeds) for state in self.states()]
         return (
             None
             if any(each is None for each in found)
@@ -62,14 +63,17 @@ class Reached(NamedTuple):
         )
 
 
-def _sizes(state: Arrays, num_topics: int) -> np.ndarray | None:
+def _sizes(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]] = ()) -> np.ndarray | None:
     if "sizes" in state:
         return state["sizes"]
     if "table" in state and state["table"].shape[1] == num_topics:
         return state["table"].sum(axis=0, dtype=np.int64)[None]
     if "memory" in state:  # of an accelerator
         topics = state["memory"][state["memory"] < num_topics]
-        return np.bincount(topics, minlength=num_topics)[None]
+        sizes = np.bincount(topics, minlength=num_topics)
+        for _, topic, count in seeds:  # the table of a host has them
+            sizes[topic] += count
+        return sizes[None]
     return None
 
 
@@ -103,6 +107,11 @@ def _renumbered(corpus: Corpus, numbers: np.ndarray, num_words: int) -> CorpusSo
     matrix = sparse.csr_array((counts, numbers[words], indptr), shape=(corpus.num_documents, num_words))
     matrix.sort_indices()
     return CorpusSource(matrix)
+
+
+def with_more_words(omega: np.ndarray, num_words: int) -> np.ndarray:
+    """A draw of ω (topics, words) from before some words were known, which have no weight in it."""
+    return np.pad(omega, ((0, 0), (0, num_words - omega.shape[1])))
 
 
 # -- chains that start where others ended

@@ -22,7 +22,7 @@ from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
-from scirocco.models.lda.texts import open_corpus
+from scirocco.models.lda.texts import column_of, open_corpus
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
@@ -218,9 +218,9 @@ class LDA(fits.Conventions, Incremental):
         column, encoding
             The column of a table that has the texts, and the encoding of files.
         labels
-            For each document a label, a list of labels, or None (labelled LDA). Each label is a topic with this name,
-            which only documents with the label have; they also have the topics without a name. A document with None has
-            all topics.
+            For each document a label, a list of labels, or None (labelled LDA); or the name of the column of `X` that
+            has them. Each label is a topic with this name, which only documents with the label have; they also have the
+            topics without a name. A document with None has all topics.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
@@ -248,6 +248,7 @@ class LDA(fits.Conventions, Incremental):
             made instead: the chain is that of step size ℓh with one estimate per step. Reusing counts adds no further
             error, but the longer step does: the excess stationary variance of θ, Var(â) tanh(ℓh/2), grows with ℓ.
         """
+        _checks.positive_int(self.num_topics, "num_topics", minimum=2)
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
         corpus = self._documents(X, vocabulary, former, column, encoding)
         tokeniser = corpus.tokeniser
@@ -255,7 +256,9 @@ class LDA(fits.Conventions, Incremental):
         if resume:
             remote |= chains.as_stored(store, self.get_params())
         remote |= {} if former is None else {"growth": None}
-        guide = self._guide(labels, corpus)
+        if isinstance(labels, str):
+            labels = column_of(X, labels, encoding)
+        guide = guiding.guide(self.seed_words, self.seed_weight, labels, corpus, self.num_topics)
         remote |= {} if guide is None else guide.changes(self.get_params() | remote)
         settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
         wanted = fits.check_draws(self._kept_draws(corpus.vocabulary_size), self.num_burnin, self.thin)
@@ -293,10 +296,6 @@ class LDA(fits.Conventions, Incremental):
         self.topic_names_ = () if guide is None else guide.names
         self.__dict__.pop("_online", None)
         return self
-
-    def _guide(self, labels: Labels | None, corpus: Corpus | DocumentStream) -> Guide | None:
-        number = _checks.positive_int(self.num_topics, "num_topics", minimum=2)
-        return guiding.guide(self.seed_words, self.seed_weight, labels, corpus, number)
 
     def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
@@ -368,7 +367,7 @@ class LDA(fits.Conventions, Incremental):
     def _kept_draws(self, num_words: int) -> int:
         if self.num_samples is not None:
             return self.num_samples
-        return chains.usual_draws(_checks.positive_int(self.num_topics, "num_topics", minimum=2), num_words)
+        return chains.usual_draws(self.num_topics, num_words)
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)

@@ -2,7 +2,8 @@ r"""Topics that are known in part: seed words, and labels of documents.
 
 A seed word w of topic k has a larger Dirichlet parameter there, β + s with a whole number s: the same posterior as if
 the topic had s more tokens of the word. So s is added to the counts n_wk with which a chain begins, and every step
-remains exact. In a labelled document, only the topics of its labels and those without a name have α_k > 0.
+remains exact. In a labelled document, only the topics of its labels and those without a name have α_k > 0. α
+and β can be learned in either case (`hyper`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import numpy as np
 from scirocco import _checks
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.lda import hyper
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.streams import DocumentStream
 
 SeedWords = Mapping[str, Sequence[str]]
-Labels = Iterable[object]
+Labels = Iterable[object] | str
 _LEAST, _SHARE = 10, 0.01
 """Default prior count of a seed word: this share of the tokens of an average topic, and at least so many."""
 
@@ -40,6 +42,28 @@ class Guide(NamedTuple):
     def has_labels(self) -> bool:
         """Whether some documents have labels."""
         return len(self.offsets) > 0
+
+    @property
+    def allowed(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Offsets of the documents and their topics, if some documents have labels."""
+        return (self.offsets, self.topics) if self.has_labels else None
+
+    def mask(self, documents: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+        """Whether each of these documents has each topic, in an array that may be larger."""
+        out = np.zeros(shape, bool)
+        for row, d in enumerate(documents):
+            out[row, self.topics[self.offsets[d] : self.offsets[d + 1]]] = True
+        return out
+
+    def tables(self, rng: np.random.Generator, table: np.ndarray, beta: float) -> int:
+        """Number of tables that β opens in the counts (words, topics) of tokens and seed words, see `hyper`."""
+        sizes, before = np.bincount(table.ravel()), np.bincount(self.counts[:, 2])
+        sizes[: len(before)] -= before
+        return int(hyper.tables_given(rng, sizes[None], np.array([beta]))[0])
+
+    def totals(self, num_topics: int) -> np.ndarray:
+        """Sum of the prior counts of each topic."""
+        return np.bincount(self.counts[:, 1], self.counts[:, 2], num_topics).astype(np.int64)
 
     def add_to(self, table: np.ndarray, totals: np.ndarray) -> None:
         """Add the prior counts to counts (words, topics), and to their sums over words."""
@@ -65,15 +89,9 @@ class Guide(NamedTuple):
                 f'{what} require memory of the documents and sampler="gibbs" (the default); got '
                 f'sampler="{params["sampler"]}", memory="{params["memory"]}".'
             )
-        if params["device"] not in ("auto", "cpu"):
-            raise InvalidValueError(f'{what} require device="cpu" or "auto", got "{params["device"]}".')
-        if self.has_labels and params["learn_alpha"]:
-            raise InvalidValueError("`learn_alpha` cannot be combined with labels: remove one of them.")
-        if len(self.counts) and params["learn_beta"]:
-            raise InvalidValueError("`learn_beta` cannot be combined with seed words: remove one of them.")
         if params["spare_topics"]:
             raise InvalidValueError(f"`spare_topics` cannot be combined with {what}: remove it.")
-        return {"device": "cpu", "spare_topics": 0}
+        return {"spare_topics": 0}
 
     @property
     def words(self) -> str:
@@ -82,6 +100,10 @@ class Guide(NamedTuple):
             return ""
         least, most = int(self.counts[:, 2].min()), int(self.counts[:, 2].max())
         return f"seed words count as {least:,}{'' if least == most else f' to {most:,}'} tokens each"
+
+
+NOTHING = Guide((), np.zeros((0, 3), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32))
+"""No seed words and no labels."""
 
 
 def guide(
@@ -145,7 +167,7 @@ def _prior_counts(seeds: dict[str, list[str]], weight: int, vocabulary: tuple[st
     if seeds and vocabulary is None:
         raise InvalidValueError("`seed_words` require words with names: pass fit(..., vocabulary=words).")
     places = {word: place for place, word in enumerate(vocabulary or ())}
-    rows, unknown = [], []
+    rows, unknown = {}, []
     for topic, words in enumerate(seeds.values()):
         for word in dict.fromkeys(words):
             place = places.get(word, places.get(word.lower()))
@@ -153,13 +175,13 @@ def _prior_counts(seeds: dict[str, list[str]], weight: int, vocabulary: tuple[st
                 near = difflib.get_close_matches(word, places, 1)
                 unknown.append(f"{word!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
             else:
-                rows.append((place, topic, weight))
+                rows[place, topic] = weight
     if unknown:
         raise InvalidValueError(
             f"`seed_words`: {', '.join(unknown[:5])} {'is' if len(unknown) == 1 else 'are'} not in the vocabulary of "
             f"{len(places):,} words. Rare words and stop words are left out of texts, see `tokeniser`."
         )
-    return np.array(rows, np.int64).reshape(-1, 3)
+    return np.array([(*at, count) for at, count in rows.items()], np.int64).reshape(-1, 3)
 
 
 def _labels(given: Labels, num_documents: int) -> list[set[str]]:

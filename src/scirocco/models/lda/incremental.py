@@ -14,7 +14,7 @@ from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results
-from scirocco.models.lda.settings import Settings, Size
+from scirocco.models.lda.settings import EXTENSIBLE, Settings, Size
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.texts import is_text, open_corpus
 from scirocco.run.result import Run
@@ -26,6 +26,7 @@ class Incremental(Results):
     """A topic model that takes in more documents, and from which other models continue."""
 
     num_chains: int
+    sampler: str
     run_: Run | None
     _online: list[TopicChain] | None = None
     """Chains of `partial_fit` without memory."""
@@ -56,23 +57,14 @@ class Incremental(Results):
 
         Otherwise the chains have no memory: documents are used once, in batches of at most `batch_size`, as a part of a
         corpus of `total_documents`, and after each call the current topics are added to the last `num_samples` draws.
-        A model that was fitted or loaded continues where it stopped.
+        A model that was fitted or loaded continues where it stopped. New words are added with samplers "scir" (the
+        default) and "scir_cv", and left out with the others.
         """
         if "n_features_in_" in vars(self) and vocabulary is None:
             self._check_columns(X)
         if self._reached is not None and self._reached.remembers:
             return self._take_in(X, vocabulary, column, encoding)
-        fitted = "n_features_in_" in vars(self)
-        opened = open_corpus(
-            X,
-            self._known() if fitted else vocabulary,
-            column=column,
-            encoding=encoding,
-            tokeniser=self._split_by() if fitted else self.tokeniser,
-        )
-        corpus = opened.corpus
-        if not fitted:
-            self.tokeniser_ = corpus.tokeniser
+        corpus = self._batch(X, vocabulary, column, encoding)
         if self._online is None:
             self._begin_online(corpus)
         online = self._online
@@ -81,8 +73,10 @@ class Incremental(Results):
         total = max(self._seen, total_documents or 0)
         kept = _checks.positive_int(self._kept_draws(corpus.vocabulary_size), "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
+            chain.extend(corpus.vocabulary_size)
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
+            latest[:] = [continuing.with_more_words(draw, corpus.vocabulary_size) for draw in latest]
             latest.append(chain.draw())
             del latest[:-kept]
         self.run_ = None
@@ -90,6 +84,22 @@ class Incremental(Results):
         self._settle(corpus.vocabulary, corpus.vocabulary_size, online[0].settings)
         self._reached = chains.reached_online(online, self._seen, self.seed)
         return self
+
+    def _batch(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Corpus:
+        """Documents for chains without memory."""
+        fitted = "n_features_in_" in vars(self)
+        if fitted and (self.sampler == "auto" or self.sampler in EXTENSIBLE):
+            return open_corpus(self._documents(X, vocabulary, self, column, encoding)).corpus
+        corpus = open_corpus(
+            X,
+            self._known() if fitted else vocabulary,
+            column=column,
+            encoding=encoding,
+            tokeniser=self._split_by() if fitted else self.tokeniser,
+        ).corpus
+        if not fitted:
+            self.tokeniser_ = corpus.tokeniser
+        return corpus
 
     def _begin_online(self, corpus: Corpus) -> None:
         """Chains without memory: new ones, or where those of a fit ended."""

@@ -1,7 +1,8 @@
-"""`lda.plot_topics()` and `lda.shares_by(...).plot()`: words and shares of topics with intervals, by matplotlib."""
+"""Figures of topics (`plot_topics`, `shares_by(...).plot`): words and shares with intervals, by matplotlib."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from scirocco.run.plotting import COLOURS, drawn_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST, _ACROSS = 12, 4
+_MOST, _ACROSS, _MOST_NAMES, _FEW_TICKS = 12, 4, 15, 6
 _LONGEST = 18
+_ORDERED = "iufM"
+"""Kinds of arrays whose values are places on an axis: numbers and dates."""
 
 
 def topics(model: Any, num: int, chosen: Sequence[int] | None, interval: float) -> Figure:
@@ -40,29 +43,93 @@ def topics(model: Any, num: int, chosen: Sequence[int] | None, interval: float) 
 
 def shares(found: Any, labels: Sequence[str] | None) -> Figure:
     """A panel for each topic, those that differ most between groups first; see `GroupShares.plot`."""
-    groups, count = found.mean.shape
+    count = found.mean.shape[1]
     order = np.argsort(-np.ptp(found.mean, axis=0), kind="stable")[:_MOST]
-    across = min(_ACROSS, len(order))
-    down = math.ceil(len(order) / across)
-    places = found.groups if found.groups.dtype.kind in "iuf" else np.arange(groups)
     with drawn_figure("plot()") as figure:
-        figure.set_size_inches(2.5 * across, 0.5 + 1.7 * down)
-        axes = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
-        for panel, k in zip(axes, order, strict=False):
-            panel.vlines(places, found.low[:, k], found.high[:, k], color=COLOURS[0], linewidth=1.6)
-            panel.plot(places, found.mean[:, k], "o", color=COLOURS[0], markersize=3)
-            panel.set_ylim(0, None)
+        for panel, k in zip(_panels(figure, len(order), 1.7, found.groups), order, strict=True):
+            _over(panel, found.groups, *(part[:, k] for part in (found.mean, found.low, found.high)))
             panel.set_title(f"topic {k}" if labels is None else _short(labels[k], 34), fontsize=9, loc="left")
-            panel.tick_params(labelsize=7)
-            if places is not found.groups:
-                panel.set_xticks(
-                    places, [_short(str(group)) for group in found.groups], rotation=60, ha="right"
-                )
-        for panel in axes[len(order) :]:
-            panel.set_axis_off()
         more = f", {len(order)} of {count} topics" if len(order) < count else ""
         figure.supylabel(f"mean share of a topic{more}", fontsize=9)
     return figure
+
+
+def paths(model: Any, num: int, chosen: Sequence[int] | None, interval: float) -> Figure:
+    """A panel for each topic, a line for each of its words; see `DynamicTopics.plot_topics`."""
+    labels = model.labels(3)
+    numbers = _numbers(chosen, len(labels))
+    with drawn_figure("plot_topics()") as figure:
+        panels = _panels(figure, len(numbers), 2.1, model.times_, across=3, width=3.3)
+        for panel, k in zip(panels, numbers, strict=True):
+            found = model.evolution(k, num=num, interval=interval)
+            for j, word in enumerate(found.words):
+                mean, low, high = (part[:, j] for part in (found.mean, found.low, found.high))
+                colour = COLOURS[j % len(COLOURS)]
+                _over(panel, found.times, mean, low, high, colour, _short(str(word)))
+            panel.set_title(_short(f"{k}: {labels[k]}", 40), fontsize=9, loc="left")
+            panel.legend(
+                fontsize=7, frameon=False, handlelength=1.0, loc="upper left", bbox_to_anchor=(1.0, 1.05)
+            )
+        more = f", {len(numbers)} of {len(labels)} topics" if len(numbers) < len(labels) else ""
+        figure.supylabel(f"probability of a word, {interval:.0%} intervals{more}", fontsize=9)
+    return figure
+
+
+def _panels(
+    figure: Figure, count: int, height: float, groups: np.ndarray, across: int = _ACROSS, width: float = 2.5
+) -> list[Any]:
+    """Panels side by side with one axis of groups, whose names are below the lowest panel of each column."""
+    down = math.ceil(count / across)
+    across = math.ceil(count / down)
+    figure.set_size_inches(width * across, 0.5 + height * down)
+    axes = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
+    for number, panel in enumerate(axes):
+        panel.tick_params(labelsize=7, labelbottom=number + across >= count)
+        panel.set_axis_on() if number < count else panel.set_axis_off()
+    if groups.dtype.kind not in _ORDERED:
+        step = math.ceil(len(groups) / _MOST_NAMES)
+        places = np.arange(len(groups))[::step]
+        axes[0].set_xticks(places, [_short(str(group)) for group in groups[::step]])
+        for panel in axes:
+            panel.tick_params(axis="x", labelrotation=45)
+            for label in panel.get_xticklabels():
+                label.set_ha("right")
+                label.set_rotation_mode("anchor")
+    return list(axes[:count])
+
+
+def _over(
+    panel: Any,
+    groups: np.ndarray,
+    mean: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    colour: str = COLOURS[0],
+    label: str | None = None,
+) -> None:
+    """Values over groups with intervals: a line in a band if the groups have an order, otherwise points."""
+    if groups.dtype.kind in _ORDERED:
+        panel.fill_between(groups, low, high, color=colour, alpha=0.2, linewidth=0)
+        panel.plot(groups, mean, "-o", color=colour, markersize=2, linewidth=1.2, label=label)
+    else:
+        places = np.arange(len(groups))
+        panel.vlines(places, low, high, color=colour, linewidth=1.6)
+        panel.plot(places, mean, "o", color=colour, markersize=3, label=label)
+    panel.set_ylim(0, None)
+    panel.locator_params(axis="y", nbins=4)
+    if groups.dtype.kind == "M":
+        dates = importlib.import_module("matplotlib.dates")
+        place = dates.AutoDateLocator(minticks=2, maxticks=4)
+        panel.xaxis.set_major_locator(place)
+        panel.xaxis.set_major_formatter(dates.ConciseDateFormatter(place))
+    elif groups.dtype.kind in _ORDERED:
+        if len(groups) <= _FEW_TICKS:
+            panel.set_xticks(groups)
+            return
+        whole = groups.dtype.kind in "iu"
+        panel.xaxis.set_major_locator(
+            importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole)
+        )
 
 
 def _numbers(chosen: Sequence[int] | None, count: int) -> list[int]:

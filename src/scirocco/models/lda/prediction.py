@@ -254,8 +254,7 @@ def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Co
             f"{wanted:g} of {corpus.num_documents:,} documents are {count}: both parts must have documents. "
             "Use another fraction, or 0 to hold out none."
         )
-    order = shuffled_numbers(corpus.num_documents, seed, DocumentPurpose.HELD_OUT)
-    held, fitted = part(corpus, np.sort(order[:count])), part(corpus, np.sort(order[count:]))
+    held, fitted = (part(corpus, numbers) for numbers in _parts(corpus.num_documents, count, seed))
     _, hidden = split(held.take_csr(np.arange(count)))
     if hidden[2].sum() > 0 and fitted.num_tokens > 0:
         return fitted, held
@@ -265,3 +264,13 @@ def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Co
         f"the {count} held-out documents have fewer than 10 words each and cannot be scored. Hold out "
         "more, or 0 for none."
     )
+
+
+def kept_numbers(num_documents: int, num_held: int, seed: int) -> np.ndarray:
+    """The numbers of the documents that `hold_out` leaves to be fitted, if it holds out `num_held`."""
+    return _parts(num_documents, num_held, seed)[1]
+
+
+def _parts(num_documents: int, num_held: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    order = shuffled_numbers(num_documents, seed, DocumentPurpose.HELD_OUT)
+    return np.sort(order[:num_held]), np.sort(order[num_held:])

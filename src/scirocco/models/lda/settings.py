@@ -17,6 +17,8 @@ from scirocco.samplers import schedules
 
 SAMPLERS = ("auto", "scir", "scir_cv", "gibbs", *METHODS)
 REMEMBERING = ("scir", "gibbs")
+EXTENSIBLE = ("scir", "scir_cv")
+"""Samplers without memory whose vocabulary can grow."""
 DEVICES = ("auto", "cpu", "gpu", "jax")
 ON_ARRAYS = ("scir", "gibbs", "scir_cv")
 HOST = "cpu"

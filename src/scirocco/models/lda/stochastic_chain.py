@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from scirocco.diffusions import host
 from scirocco.models.fits.chains import TopicPurpose
 from scirocco.models.lda import langevin, local
 from scirocco.models.lda.document_batches import Batches, Delivery
@@ -86,6 +87,13 @@ class StochasticChain:
         weights = topics.read(batch.distinct, seed(TopicPurpose.READ))
         found = self.counting.counts(batch, weights, seed(TopicPurpose.REFERENCE))
         topics.refer(batch.distinct, found, batches.total / len(delivery.documents))
+
+    def extend(self, num_words: int, num_new: int, seed: tuple[int, int]) -> None:
+        """Add `num_new` words, which makes `num_words`: θ ~ Gamma(1, 1), as for all words at the start."""
+        shapes = np.broadcast_to(np.float32(1.0), (num_new, self.settings.num_topics))
+        self.topics.extend(host.gamma(seed, shapes, num_threads=1))
+        if self.settings.by_arrays:
+            self.counting = _counting(num_words, self.settings)
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """Current ω, (topics, words)."""

@@ -39,6 +39,8 @@ class Topic(NamedTuple):
     share: float | None
     rhat: float | None
     words: tuple[Word, ...]
+    name: str | None = None
+    """The name of seed words or of a label."""
 
 
 class Opened(NamedTuple):
@@ -105,7 +107,7 @@ def summarise(
         listed = [[(word, *[weight] * 3) for word, weight in zip(*row, strict=True)] for row in rows]
     known = opened.num_chains > 1 and opened.num_draws > 3
     rhat = opened.model.rhat(num_words, drawn=drawn) if known else None
-    shares = opened.shares
+    shares, names = opened.shares, opened.model.topic_names_
     order = range(len(listed)) if shares is None else np.argsort(-shares, kind="stable").tolist()
     return [
         Topic(
@@ -113,6 +115,7 @@ def summarise(
             None if shares is None else float(shares[k]),
             None if rhat is None else float(rhat[k]),
             tuple(Word(str(word), mean, low, high) for word, mean, low, high in listed[k]),
+            names[k] if k < len(names) else None,
         )
         for k in order
     ]

@@ -305,6 +305,40 @@ def table_column(path: Path, column: str, encoding: str = "utf-8") -> list[Any]:
     return list(records(path, kind, column, encoding))
 
 
+def column_of(X: object, column: str, encoding: str = "utf-8") -> list[Any]:
+    """Another column of documents: of a data frame, or of a table on disk."""
+    if isinstance(X, Frame):
+        if column not in list(X.columns):
+            raise InvalidValueError(
+                f"there is no column {column!r}: the columns are {_listed(list(X.columns))}."
+            )
+        return list(X[column].to_numpy())
+    if isinstance(X, (str, os.PathLike)):
+        return table_column(_path(X), column, encoding)
+    raise InvalidTypeError(
+        f"{column!r} can be the name of a column only if `X` is a data frame or the path of a table; otherwise pass a "
+        f"list with an entry for each document. `X` is a {type(X).__name__}."
+    )
+
+
+def as_numbers(values: Any) -> np.ndarray:
+    """Groups or times in order: as numbers or dates if all of them are, such as the years of a CSV file."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "OUT":
+        return given
+    texts = given.astype(str)
+    try:
+        numbers = texts.astype(np.float64)
+    except ValueError:
+        if not all(text[:4].isdigit() for text in texts.flat):
+            return texts
+        try:
+            return texts.astype("datetime64")
+        except ValueError:
+            return texts
+    return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
+
+
 def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
     if column is None:
         raise InvalidValueError(

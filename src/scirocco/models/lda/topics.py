@@ -35,6 +35,10 @@ class Topics(abc.ABC):
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω of all words, (topics, words)."""
 
+    def extend(self, theta: np.ndarray) -> None:
+        """Add words with these θ, (words, topics); only SCIR and SCIR-CV (`settings.EXTENSIBLE`)."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def state(self) -> Arrays:
         """State needed for the next step; the arrays are not copied and valid until then."""
@@ -61,7 +65,6 @@ class LazyTopics(Topics):
 
     def __init__(self, lazy: LazySCIR, beta: float, threads: int | None = None):
         self.lazy, self.beta, self._threads = lazy, np.float32(beta), threads
-        self._shape = lazy.state(copy=False)["theta"].shape
 
     @classmethod
     def begin(
@@ -85,12 +88,25 @@ class LazyTopics(Topics):
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """Bring all words up to date, in pieces to save memory."""
-        num_words, num_topics = self._shape
+        num_words, num_topics = self.lazy.state(copy=False)["theta"].shape
         out = np.empty((num_topics, num_words), np.float32)
         for begin in range(0, num_words, _PIECE):
             words = np.arange(begin, min(begin + _PIECE, num_words))
             out[:, words[0] : words[-1] + 1] = self.lazy.read(words).T
         return normalise(out)
+
+    def extend(self, theta: np.ndarray) -> None:
+        """New columns are up to date."""
+        state, new = self.lazy.state(copy=False), len(theta)
+        added = {
+            "theta": theta,
+            "ahead": np.zeros(theta.shape, np.uint8),
+            "when": np.full(new, self.lazy.now),
+            "span": np.zeros(new),
+        }
+        grown = {name: np.concatenate([state[name], values]) for name, values in added.items()}
+        excess = state["excess"] + theta.sum(axis=0, dtype=np.float64) - new * state["concentration"]
+        self.restore_state({**state, **grown, "excess": excess})
 
     def state(self) -> Arrays:
         """The state of `LazySCIR`."""
@@ -149,6 +165,11 @@ class ControlledTopics(ReferringTopics):
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω of all words at the current θ."""
         return normalised(self.theta)
+
+    def extend(self, theta: np.ndarray) -> None:
+        """New words are not in the reference."""
+        self.theta = np.concatenate([self.theta, theta])
+        self.reference = np.concatenate([self.reference, np.full_like(theta, self.beta)])
 
     def state(self) -> Arrays:
         """θ and the reference."""

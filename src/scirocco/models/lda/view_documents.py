@@ -1,19 +1,25 @@
-"""Documents in the report of topics: representative ones, and the shares of topics by group or date."""
+"""Documents in reports of topics: representative ones, shares of topics by group or date, topics over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from scirocco.diagnostics.intervals import widest
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, paragraph, sortable, tag
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda.describing import GroupShares, representative
 from scirocco.models.lda.estimator import LDA
-from scirocco.models.lda.summary import Topic
-from scirocco.models.lda.texts import as_texts
+from scirocco.models.lda.summary import Topic, Word
+from scirocco.models.lda.texts import as_numbers, as_texts
+from scirocco.models.view import Seen, View, own_run, size_of, with_draws
+from scirocco.run.result import Run
+
+if TYPE_CHECKING:
+    from scirocco.models.lda.dynamic import DynamicTopics
 
 _INTERVAL = 0.9
 _MOST_CARDS, _SHOWN, _EXCERPT = 100, 3, 280
@@ -37,21 +43,8 @@ def read(model: LDA, documents: Any, groups: Any = None) -> Read:
     corpus = model._read(documents)
     shares = np.asarray(model.transform(corpus), np.float64)
     found = as_texts(documents) if isinstance(documents, Sequence | np.ndarray) else None
-    by = None if groups is None else model.shares_by(corpus, _as_numbers(groups), interval=_INTERVAL)
+    by = None if groups is None else model.shares_by(corpus, as_numbers(groups), interval=_INTERVAL)
     return Read(shares, document_lengths(corpus), None if found is None else list(found.read()), by)
-
-
-def _as_numbers(groups: Any) -> np.ndarray:
-    """Groups as numbers if all of them are, such as the years of a CSV file; so they are in order."""
-    given = np.asarray(groups)
-    if given.dtype.kind in "OUT":
-        given = given.astype(str)
-        try:
-            numbers = given.astype(np.float64)
-        except ValueError:
-            return given
-        return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
-    return given
 
 
 def sections(listed: list[Topic], found: Read, names: Sequence[str]) -> list[Section]:
@@ -98,6 +91,43 @@ def _excerpt(texts: list[str] | None, number: int) -> str:
 
 def _first_words(topic: Topic) -> str:
     return ", ".join(word.word for word in topic.words[:6])
+
+
+def over_time(model: DynamicTopics, run: Run | None) -> View:
+    """The report of a dynamic model: shares of topics by time, and the words of each topic at each time."""
+    run = own_run(model, run)
+    model._check_fitted()
+    level = widest(run.num_chains * run.num_draws, _INTERVAL)
+    stats = {name: np.asarray(run.stats[name]) for name in ("drift", "spread")}
+    about = "Diagnosed and plotted: the mean shares of the topics in each time slice (slice, topic), σ and τ."
+
+    def drawn(seen: Seen) -> list[Section]:
+        listed = [
+            Topic(k, None, None, tuple(Word(word, 0.0, 0.0, 0.0) for word in words.split(", ")))
+            for k, words in enumerate(model.labels(6))
+        ]
+        return [_by_group(listed, model.shares(level), ()), _words_over_time(model)]
+
+    size = f"{len(model.times_)} time slices, {size_of(run, 'topics', len(model._orders[0]))}"
+    return View(
+        run, "DynamicTopics", size, with_draws(run, {**model._watched(), **stats}), about, sections=drawn
+    )
+
+
+def _words_over_time(model: DynamicTopics) -> Section:
+    rows = [
+        [str(time), f"Topic {k}", ", ".join(map(str, words))]
+        for time, topics in model.top_words(8).items()
+        for k, words in enumerate(topics)
+    ][:_MOST_ROWS]
+    rows.sort(key=lambda row: int(row[1].split()[1]))
+    table: Html = sortable("by-time", ["time", "topic", "words"], rows, "Words of topics by time", range(3))
+    words = (
+        "The most probable words of each topic at each time. "
+        + f"σ is {model.drift_:.3g}: the standard deviation "
+    )
+    words += "of the change of a log weight from one slice to the next."
+    return Section("time", "Words over time", join([paragraph(words), table]))
 
 
 def _by_group(listed: list[Topic], found: GroupShares, names: Sequence[str]) -> Section:

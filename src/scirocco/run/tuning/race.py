@@ -137,12 +137,12 @@ class Lanes:
         """The jitted functions of a race of lanes that share their memory, with their arguments or shapes of them."""
         parts = self._parts(0)[0]
         begin = (True, *self._begin(parts))
-        states = _like(_start.eval_shape(*begin), parts.data)
-        step, none = self._step(parts, states), [0] * self.count
-        draws = _like(_advance.eval_shape(*step)[1].draws, parts.data)
+        states, none = _like(_start.eval_shape(*begin), parts.data), [0] * self.count
+        one = jax.eval_shape(self.arena.model.constrain, judge.centre)
+        draws = jax.tree.map(lambda s: s.update(shape=(self.count, self._room, *s.shape)), one)
         return [
-            (_advance, step),
-            reward.program(self.arena.model, judge, 1, draws, self._key),
+            reward.program(self.arena.model, judge, 1, _like(draws, parts.data), self._key),
+            (_advance, self._step(parts, states)),
             (_start, begin),
             (_picked, self._pick(none, states, np.array(none))),
         ]
@@ -196,7 +196,7 @@ class Lanes:
         self._feed.close()
 
 
-@jax.jit
+@setup_program()
 def _picked(lanes: Array, tree: PyTree, key: Key, replicates: Array) -> tuple[PyTree, Key]:
     """What these lanes have, and the keys of their noise as replicates of these numbers."""
     return jax.tree.map(lambda leaf: leaf[lanes], tree), _replicate_keys(key, replicates)
@@ -252,7 +252,8 @@ def _advance_all(
     phase: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(inner: Sampler, state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return loop.advance(model, False, capacity, _with_inner(parts, inner), state, num_steps, thin, phase)
+        own = _with_inner(parts, inner)
+        return loop.advance(model, False, capacity, own, state, num_steps, thin, phase, in_graph=True)
 
     return jax.vmap(one, in_axes=(0, _axes(shared)), out_axes=(_axes(shared), 0))(inners, states)
 

@@ -1,0 +1,450 @@
+r"""Chains of mixed memberships with weights of nodes.
+
+The exact sampler stores the communities of each edge and the weights of all nodes. A step takes a batch of nodes, draws
+the communities of their edges, :math:`P(k, l) ∝ φ_{ik} Λ_{kl} ρ_j φ_{jl}`, the weights of each node,
+
+.. math:: φ_{ik} ~ Gamma(a + n_{ik}, r + \textstyle\sum_{j ≠ i, l} Λ_{kl} ρ_j φ_{jl} + ...),
+
+and after each pass the block matrix Λ, or, if edges are inside communities (Λ = I), after each step the rate r of the
+prior of weights. ρ are factors of the nodes that edges of directed networks enter, otherwise 1. Pairs without an edge
+enter through the sums of weights alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco import _extras
+from scirocco.models.fits.chains import BlockPurpose
+from scirocco.models.graph.edges import Array
+from scirocco.models.graph.gibbs import (
+    Network,
+    Prior,
+    batches_of,
+    generator,
+    num_batches,
+    seed_words,
+)
+from scirocco.models.graph.starts import clusters, embedding
+
+_REFRESH = 20  # passes between two references of control variates
+_STREAMS = 16
+
+
+@functools.cache
+def kernels() -> Any:
+    """The compiled kernels."""
+    _extras.require("numba", "mixed memberships")
+    from scirocco.models.graph import _mixed
+
+    return _mixed
+
+
+class Form(NamedTuple):
+    """The prior of mixed memberships with weights."""
+
+    num: int
+    """K."""
+    shape: float
+    """a."""
+    scale: float
+    """Prior mean of the rate of weights, if edges are inside communities."""
+    edges: float = 0.0
+    """c and d of Λ ~ Gamma(c, d) of a general model, otherwise 0."""
+    pairs: float = 0.0
+    spread: float = 1.0
+    """ρ ~ Gamma(s, s)."""
+
+    @property
+    def general(self) -> bool:
+        """Whether there is a block matrix."""
+        return self.edges > 0
+
+
+class Method(NamedTuple):
+    """A sampler with stochastic gradients."""
+
+    sampler: str
+    step_size: float
+    num_edges: int
+    num_pairs: int = 0
+    """Pairs without an edge of a node in a step, if their number matters."""
+
+
+class Units(NamedTuple):
+    """Edges by their first node, and the place of each of their units."""
+
+    pointers: Array
+    ends: Array
+    places: Array
+
+
+def units(net: Network) -> Units:
+    """Edges of a network, each at its source, or at its smaller node if it has no direction."""
+    pointers, ends, weights = net.leaving
+    sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
+    own = sources < ends if not net.directed else np.ones(len(ends), bool)
+    counts = np.bincount(sources[own], minlength=net.num_nodes)
+    places = np.concatenate([[0], np.cumsum(weights[own].astype(np.int64))])
+    return Units(np.concatenate([[0], np.cumsum(counts)]), ends[own], places)
+
+
+class MixedChain:
+    """One chain, see `fits.Chain`: a step draws communities of edges and weights of a batch of nodes."""
+
+    def __init__(self, net: Network, own: Units, form: Form, batch: int, seed: int, chain: int):
+        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
+        self.net, self.units, self.form, self.number = net, own, form, 0
+        self.batches = num_batches(net.num_nodes, batch)
+        self._pass: tuple[int, list[Array]] | None = None
+        self.colours: Array | None = None
+        self.others = np.empty(0, np.int16)
+        self.pairs: Array = np.empty((0, 0), np.int64)
+        self.weights, self.matrix = np.empty((0, 0)), np.empty((0, 0))
+        self.receive = np.ones(net.num_nodes if net.directed else 0)
+        self.to, self.fro = np.empty((0, form.num)), np.empty((0, form.num))
+        self.sums, self.entering = np.empty(0), np.empty(0)
+        self.arrived = np.ascontiguousarray(net.degrees[:, -1])
+        self.rate = 1.0 if form.general else form.scale
+
+    def advance(self, num_steps: int) -> None:
+        """Make steps."""
+        if not len(self.sums):  # here, not in the constructor: chains run in parallel threads
+            self._begin()
+        for _ in range(num_steps):
+            number, place = divmod(self.number, self.batches)
+            if self._pass is None or self._pass[0] != number:
+                rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
+                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
+            self._update(self._pass[1][place])
+            if self.form.general:
+                if place == self.batches - 1:
+                    self._draw_matrix()
+                    self._tabulate()
+            else:
+                rng = generator(self._words(BlockPurpose.MATRIX))
+                shape = 1.0 + self.form.shape * self.weights.size
+                total = self.sums if not self.net.directed else self.entering
+                self.rate = float(rng.gamma(shape) / (1.0 / self.form.scale + total.sum()))
+            self.number += 1
+
+    def _update(self, nodes: Array) -> None:
+        """Draw the communities of the edges of some nodes, and their weights."""
+        kernels().sweep(
+            nodes,
+            *self.units,
+            self._unseen,
+            self.colours,
+            self.others,
+            self.counts,
+            self.pairs,
+            self._state,
+            self.arrived,
+            self.form.shape,
+            self.rate,
+            self.form.spread,
+            seed_words(self._words(BlockPurpose.BLOCKS)),
+        )
+
+    def _draw_matrix(self) -> None:
+        shapes, rates = self._of_matrix(self.pairs + self.pairs.T if not self.net.directed else self.pairs)
+        found = generator(self._words(BlockPurpose.MATRIX)).gamma(shapes) / rates
+        self.matrix = np.maximum(found if self.net.directed else np.triu(found) + np.triu(found, 1).T, 1e-200)
+
+    def _of_matrix(self, pairs: Array) -> tuple[Array, Array]:
+        """Shapes and rates of the block matrix given units of edges by the communities of both ends.
+
+        Those of undirected networks are counted from either end.
+        """
+        exposed = self._exposed()
+        if not self.net.directed:
+            half = np.where(np.eye(self.form.num, dtype=bool), 0.5, 1.0)
+            pairs, exposed = pairs * half, exposed * half
+        return self.form.edges + pairs, self.form.pairs + np.maximum(exposed, 0.0)
+
+    def _exposed(self) -> Array:
+        """Sums of φ_ik ρ_j φ_jl over all pairs (i, j) that were observed."""
+        weights, net = self.weights, self.net
+        goals = weights * self.receive[:, None] if net.directed else weights
+        first, second = weights[net.first], goals[net.second]
+        unseen = first.T @ second
+        if not net.directed:
+            unseen = unseen + unseen.T
+        return np.outer(weights.sum(axis=0), goals.sum(axis=0)) - weights.T @ goals - unseen
+
+    @property
+    def _unseen(self) -> tuple[Array, ...]:
+        net = self.net
+        return net.first, net.second, net.numbers, net.pointers
+
+    @property
+    def _state(self) -> tuple[Array, ...]:
+        return self.weights, self.to, self.fro, self.sums, self.entering, self.matrix, self.receive
+
+    def _tabulate(self) -> None:
+        """What follows from the weights, see the kernels."""
+        self.to, self.fro = tables(self.weights, self.matrix, self.receive)
+        self.sums, self.entering = self.to.sum(axis=0), self.fro.sum(axis=0)
+
+    def _ends(self) -> tuple[Array, Array]:
+        """Nodes at both ends of each unit of an edge."""
+        pointers, ends, places = self.units
+        lengths = np.diff(places)
+        sources = np.repeat(np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), lengths)
+        return sources, np.repeat(ends, lengths).astype(np.int64)
+
+    def _begin(self) -> None:
+        """Communities are clusters of the embedding: of the ends of an edge, or of one of them if it has only one."""
+        form = self.form
+        rng = np.random.default_rng([self.seed, BlockPurpose.START])
+        prior = Prior(form.num, True, True, 1.0, 1.0, 1.0, 1.0)
+        labels = clusters(embedding(self.net, prior, rng), form.num, rng)
+        sources, targets = self._ends()
+        if form.general:
+            self.colours, self.others = labels[sources].astype(np.int16), labels[targets].astype(np.int16)
+        else:
+            either = np.where(rng.random(len(sources)) < 0.5, sources, targets)
+            self.colours = labels[either].astype(np.int16)
+        self._count()
+        self.weights = rng.gamma(form.shape + self.counts)
+        if form.general:
+            self.weights = np.maximum(self.weights / max(self.weights.sum(axis=1).mean(), 1e-9), 1e-200)
+            self.matrix = np.ones((form.num, form.num))
+            self._draw_matrix()
+        else:
+            self.weights = np.maximum(self.weights / np.sqrt(1.0 + self.counts.sum(axis=0)), 1e-200)
+        self._tabulate()
+
+    def take_over(self, draw: dict[str, Array]) -> None:
+        """Continue from a draw for the first nodes of this network, see `grown`."""
+        form = self.form
+        self.weights = np.maximum(grown(draw["weights"], self.net), 1e-200)
+        self.matrix = np.array(draw.get("block_matrix", np.empty((0, 0))), np.float64)
+        self.receive[: len(draw.get("receiving", ()))] = draw.get("receiving", ())
+        rng = np.random.default_rng([self.seed, BlockPurpose.START])
+        if not form.general:
+            shape = 1.0 + form.shape * self.weights.size
+            self.rate = float(rng.gamma(shape) / (1.0 / form.scale + self.weights.sum()))
+        self._tabulate()
+        self._recall(rng)
+
+    def _recall(self, rng: np.random.Generator) -> None:
+        """Draw the communities of all edges given weights."""
+        sources, targets = self._ends()
+        colours = [
+            _drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)
+        ]
+        self.colours = np.concatenate(colours).astype(np.int16)
+        if self.form.general:
+            begin, others = 0, list[Array]()
+            for _, j in _parts(sources, targets, self.form.num):
+                here = self.colours[begin : begin + len(j)]
+                others.append(_drawn(rng, self.matrix[here] * self.weights[j]))
+                begin += len(j)
+            self.others = np.concatenate(others).astype(np.int16)
+        self._count()
+
+    def _count(self) -> None:
+        assert self.colours is not None
+        num, (sources, targets) = self.form.num, self._ends()
+        general = self.form.general
+        there = self.others if general else self.colours
+        total = np.zeros(self.net.num_nodes * num, np.int64)
+        for side, colours in ((sources, self.colours), (targets, there)):
+            total += np.bincount(side * num + colours, minlength=len(total))
+        self.counts = total.reshape(-1, num)
+        both = self.colours.astype(np.int64) * num + there if general else np.empty(0, np.int64)
+        self.pairs = np.bincount(both, minlength=num * num).reshape(num, num)
+        if not general:
+            self.pairs = np.empty((0, 0), np.int64)
+
+    def _words(self, purpose: int) -> tuple[int, int]:
+        return self.seed, self.number * _STREAMS + purpose
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The weights, the shares of the communities in the edges, the block matrix, and statistics."""
+        draws = {"weights": self.weights.copy(), "shares": self._shares()}
+        if self.form.general:
+            draws["block_matrix"] = self.matrix.copy()
+        if self.net.directed:
+            draws["receiving"] = self.receive.copy()
+        return draws, {"log_likelihood": self.log_likelihood(), "passes": self.number / self.batches}
+
+    def _shares(self) -> Array:
+        """Shares of the communities in the edges."""
+        found: Array = self.counts.sum(axis=0) / max(self.counts.sum(), 1)
+        return found
+
+    def log_likelihood(self) -> float:
+        """log p(edges | parameters), up to a constant."""
+        weights, to, net = self.weights, self.to, self.net
+        logs = kernels().log_likelihood(*self.units, weights, to)
+        exposed = float(weights.sum(axis=0) @ self.sums) - float((weights * to).sum())
+        unseen = (weights[net.first] * to[net.second]).sum()
+        return float(logs - exposed / (1 if net.directed else 2) + unseen)
+
+    def state(self) -> dict[str, Array]:
+        """Arrays from which `restore` resumes exactly."""
+        found = {
+            "weights": self.weights,
+            "sums": self.sums,
+            "rate": np.array([self.rate]),
+            "steps": np.array([self.number], np.int64),
+        }
+        if self.form.general or self.net.directed:
+            more = ("matrix", "receive", "to", "fro", "entering")
+            found |= {name: getattr(self, name) for name in more}
+        return found | self._memory()
+
+    def _memory(self) -> dict[str, Array]:
+        assert self.colours is not None
+        return {"colours": self.colours} | ({"others": self.others} if self.form.general else {})
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Restore the chain from `state`."""
+        self.weights, self.sums = np.array(state["weights"]), np.array(state["sums"])
+        self.rate, self.number = float(state["rate"][0]), int(state["steps"][0])
+        if "matrix" in state:
+            for name in ("matrix", "receive", "to", "fro", "entering"):
+                setattr(self, name, np.array(state[name]))
+        else:
+            self.to = self.weights
+        self._remember(state)
+
+    def _remember(self, state: dict[str, Array]) -> None:
+        self.colours = np.array(state["colours"], np.int16)
+        self.others = np.array(state.get("others", ()), np.int16)
+        self._count()
+
+
+class LangevinChain(MixedChain):
+    """One chain without communities of edges: weights move with counts estimated from some edges of each node."""
+
+    def __init__(self, *given: Any, method: Method):
+        super().__init__(*given)
+        self.method = method
+        self.reference, self.reference_matrix = np.empty((0, 0)), np.empty((0, 0))
+        self._refer()
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.method.sampler != "sgrld"
+
+    def _update(self, nodes: Array) -> None:
+        method, general = self.method, self.form.general
+        if method.sampler == "scir_cv" and self.number % (_REFRESH * self.batches) == 0:
+            self.reference, self.reference_matrix = self.weights.copy(), self.matrix.copy()
+            self._refer()
+        if self.number % self.batches == 0 or self.pairs.dtype != np.float64:
+            self.pairs = np.zeros((self.form.num, self.form.num) if general else (0, 0))
+        kernels().langevin(
+            nodes,
+            self.net.leaving,
+            self.net.entering,
+            self._unseen,
+            self._state,
+            self._referred,
+            self.totals,
+            self.pairs,
+            self.arrived,
+            self.form.shape,
+            self.rate,
+            self.form.spread,
+            method.num_edges,
+            method.step_size,
+            self._is_exact,
+            seed_words(self._words(BlockPurpose.BLOCKS)),
+        )
+
+    def _draw_matrix(self) -> None:
+        if not len(self.sums):  # the start
+            super()._draw_matrix()
+            return
+        shapes, rates = self._of_matrix(self.pairs + self.total_pairs)
+        shapes = np.maximum(shapes, 1e-3 * self.form.edges)  # an estimate of a difference may be too small
+        words = seed_words(self._words(BlockPurpose.MATRIX))
+        kernels().move_matrix(
+            self.matrix, shapes, rates, self.method.step_size, self._is_exact, not self.net.directed, words
+        )
+
+    def _refer(self) -> None:
+        """What follows from the reference of the control variates."""
+        reference, matrix, num = self.reference, self.reference_matrix, self.form.num
+        receive = np.ones(len(reference)) if self.net.directed else np.empty(0)
+        to, fro = tables(reference, matrix, receive)  # factors ρ have no effect on communities
+        nothing = np.empty(0)
+        self._referred = (reference, to, fro, nothing, nothing, matrix, receive)
+        self.totals = np.zeros(reference.shape)
+        self.total_pairs = np.zeros((num, num) if self.form.general else (0, 0))
+        if len(reference):
+            kernels().expected(self.net.leaving, reference, to, matrix, self.totals, self.total_pairs)
+            if self.net.directed:
+                nobody = np.empty((0, 0))
+                kernels().expected(self.net.entering, reference, fro, matrix, self.totals, nobody)
+
+    def _recall(self, rng: np.random.Generator) -> None:
+        """There is nothing to recall."""
+
+    def _shares(self) -> Array:
+        plain = not self.form.general and not self.net.directed
+        found = self.sums * (self.sums if plain else self.weights.sum(axis=0))
+        return found / found.sum()
+
+    def _memory(self) -> dict[str, Array]:
+        found = {"reference": self.reference}
+        if self.form.general:
+            found |= {"reference_matrix": self.reference_matrix, "pairs": np.asarray(self.pairs, np.float64)}
+        return found
+
+    def _remember(self, state: dict[str, Array]) -> None:
+        self.reference = np.array(state["reference"])
+        self.pairs = np.array(state.get("pairs", np.empty((0, 0))))
+        self.reference_matrix = np.array(state.get("reference_matrix", np.empty((0, 0))))
+        self._refer()
+
+
+def tables(weights: Array, matrix: Array, receive: Array) -> tuple[Array, Array]:
+    """`to` and `fro` of the kernels."""
+    nobody = np.empty((0, weights.shape[1]))
+    if not matrix.size and not receive.size:
+        return weights, nobody
+    to = np.ascontiguousarray(weights @ matrix.T) if matrix.size else weights.copy()
+    if not receive.size:
+        return to, nobody
+    fro = np.ascontiguousarray(weights @ matrix) if matrix.size else weights.copy()
+    return to * receive[:, None], fro
+
+
+def grown(known: Array, net: Network) -> Array:
+    """Rows of all nodes: `known` ones of the first, and for each other node the mean of its neighbours' known rows.
+
+    Nodes without such neighbours have the mean of all rows.
+    """
+    found = np.empty((net.num_nodes, known.shape[1]))
+    found[: len(known)] = known
+    mean = known.mean(axis=0, dtype=np.float64)
+    for i in range(len(known), net.num_nodes):
+        rows = [net.leaving, net.entering] if net.directed else [net.leaving]
+        ends = np.concatenate([ends[pointers[i] : pointers[i + 1]] for pointers, ends, _ in rows])
+        ends = ends[ends < len(known)]
+        found[i] = known[ends].mean(axis=0) if len(ends) else mean
+    return found
+
+
+def _parts(sources: Array, targets: Array, width: int) -> Iterator[tuple[Array, Array]]:
+    """Ends of edges, not too many at once."""
+    size = max(1, 10**7 // width)
+    for begin in range(0, len(sources), size):
+        yield sources[begin : begin + size], targets[begin : begin + size]
+
+
+def _drawn(rng: np.random.Generator, masses: Array) -> Array:
+    """A column for each row, with probabilities proportional to its entries."""
+    total = np.cumsum(masses, axis=1)
+    chosen = (total < rng.random(len(masses))[:, None] * total[:, -1:]).sum(axis=1)
+    found: Array = np.minimum(chosen, masses.shape[1] - 1)
+    return found
