@@ -120,7 +120,7 @@ class WordGroups:
         """Call `work` for all G² blocks, with the masses of its group.
 
         Threads take the blocks in their order. A block waits for the earlier blocks of the same documents and of the
-        same words, which have been taken before: so some thread can always go on, however many there are.
+        same words, which have been taken before: so some thread can always continue, however many there are.
         """
         turns, changed, broken = [0] * self.num, threading.Condition(), threading.Event()
         numbers = itertools.count()  # `next` on it is atomic
