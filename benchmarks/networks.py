@@ -394,8 +394,11 @@ def _perplexities(task: tuple[Any, ...]) -> tuple[float, ...]:
     model = sc.models.MixedMembership(
         20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed, **KINDS_OF_MIXED[kind]
     )
-    with _starting(start):
-        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    try:
+        with _starting(start):
+            model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    except sc.errors.DivergenceError:
+        return np.inf, np.inf, np.inf, 0.5, np.inf, time.process_time() - begin
     seconds = time.process_time() - begin
     density = 2 * len(edges) / nodes / (nodes - 1)
     scores = list[float]()
