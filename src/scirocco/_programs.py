@@ -133,18 +133,18 @@ def setup_loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], P
     return lambda function: Program(function, static_argnums, _UNTRIED | _AS_GRAPH)
 
 
-def loop_program(*static_argnums: int, large: bool = False) -> Callable[[Callable[..., Any]], Program]:
-    """A decorator for functions that consist of loops; `large`: over steps of many parameters.
+def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that consist of loops.
 
     By default the host drives a loop on a GPU: it starts each kernel, and the call returns when the last one has
     started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
     time.
     """
-    return lambda function: Program(function, static_argnums, _AS_GRAPH | (_BY_LIBRARY if large else {}))
+    return lambda function: Program(function, static_argnums, _AS_GRAPH)
 
 
 def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
-    """A decorator for functions with products of matrices of any size: the library's kernels are tried, no others."""
+    """A decorator for functions that run once per draw: of products of matrices only cuBLAS's kernels are tried."""
     return lambda function: Program(function, static_argnums, _BY_LIBRARY)
 
 
