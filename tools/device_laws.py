@@ -50,6 +50,7 @@ class Table:
         self.waiting: dict[str, set[str]] = {}
         self.ended: dict[str, tuple[str, float]] = {}
         self.begin = time.perf_counter()
+        self.finished = False
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """What there is to run; every process collects the same."""
@@ -98,6 +99,9 @@ class Table:
 
     def pytest_sessionfinish(self) -> None:
         """What has not ended, the total, and the lines about resumed runs."""
+        if self.finished:
+            return
+        self.finished = True
         for file, left in self.waiting.items():
             if left:
                 self.row(file)
@@ -118,12 +122,19 @@ def pytest_configure(config: object) -> None:
     """In the process that hands out tests, print the table, and stop when the time is over."""
     if hasattr(config, "workerinput"):
         return
-    config.pluginmanager.register(Table())  # type: ignore[attr-defined]
+    table = Table()
+    config.pluginmanager.register(table)  # type: ignore[attr-defined]
     limit = float(os.environ.get("SCIROCCO_LAWS_SECONDS", "inf"))
     if limit < float("inf"):
-        timer = threading.Timer(limit, os.kill, (os.getpid(), signal.SIGINT))
+        timer = threading.Timer(limit, _stop, (table,))
         timer.daemon = True
         timer.start()
+
+
+def _stop(table: Table) -> None:
+    """Print what is known, and stop; pytest still waits for the tests that run."""
+    table.pytest_sessionfinish()
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def pytest_collection_modifyitems(items: list) -> None:
