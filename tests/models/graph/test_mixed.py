@@ -188,6 +188,10 @@ def test_communities_are_found_stored_resumed_and_reported(tmp_path):
     assert whole.co_membership([(0, 1)])[0] > whole.co_membership([(0, 29)])[0]
     pairs, counts = sc.models.held_out_links(GRAPH, 0.2, nodes=30)
     assert 0.5 < whole.auc(pairs, counts) <= 1 < whole.perplexity(pairs, counts)
+    p, known = whole.predict_proba(pairs), np.asarray(counts) > 0  # as many linked pairs as others
+    given = 0.8 * p / (0.8 * p + 0.2 * (1 - p))
+    expected = np.log(np.where(known, given, 1 - given)).mean()
+    assert whole.score(pairs, counts, density=0.2) == pytest.approx(expected)
     whole.save(tmp_path / "saved")
     assert sc.models.load(tmp_path / "saved").get_params() == whole.get_params()
     report.show(whole, tmp_path / "page.html")

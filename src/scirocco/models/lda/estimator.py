@@ -219,7 +219,7 @@ class LDA(fits.Conventions, Incremental):
         labels
             For each document a label, a list of labels, or None (labelled LDA); or the name of the column of `X` that
             has them. Each label is a topic with this name, which only documents with the label have; they also have the
-            topics without a name. A document with None has all topics.
+            topics that are no label. A document with None has all topics.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is

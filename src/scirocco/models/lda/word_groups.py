@@ -53,9 +53,9 @@ class Layout(NamedTuple):
     """Numbers of the documents in the corpus."""
     rows: tuple[Array, ...]
     """See `_collapsed_kernel.arrange`."""
-    bounds: Array
+    bounds: list[int]
     """Group i has the documents bounds[i] to bounds[i + 1] - 1."""
-    places: Array
+    places: list[list[int]]
     """The first entry of each block, (groups of documents, groups of words)."""
 
 
@@ -96,12 +96,12 @@ class WordGroups:
         ends = np.cumsum(begins[documents + 1] - begins[documents])
         total = int(ends[-1]) if num else 0
         inner = np.searchsorted(ends, total * np.arange(1, self.num) / self.num)
-        bounds = np.concatenate([[0], inner, [num]]).astype(np.int64)
-        layout = Layout(documents, arranged, bounds, np.empty((self.num, self.num), np.int64))
+        bounds = [0, *inner.tolist(), num]
+        layout = Layout(documents, arranged, bounds, [])
         self.over_documents(lambda *part: kernels.arrange(*given, *part, arranged), layout, threads)
         for i in range(self.num):
             sizes = arranged[0][:, bounds[i] : bounds[i + 1]].sum(axis=1, dtype=np.int64)
-            layout.places[i] = indptr[bounds[i]] + np.cumsum(sizes) - sizes
+            layout.places.append((indptr[bounds[i]] + np.cumsum(sizes) - sizes).tolist())
         return layout
 
     def over_documents(self, work: Callable[[int, int], object], layout: Layout, threads: int | None) -> None:
@@ -110,7 +110,7 @@ class WordGroups:
 
         def some(first: int, end: int) -> None:
             for i in range(first, end):
-                work(int(bounds[i]), int(bounds[i + 1]))
+                work(bounds[i], bounds[i + 1])
 
         run_blocks(some, self.num, threads)
 
@@ -150,5 +150,5 @@ class WordGroups:
         run_blocks(take, most, most)
 
     def _block(self, layout: Layout, masses: Array, i: int, j: int) -> tuple[Block, Array]:
-        first, end = (int(bound) for bound in layout.bounds[i : i + 2])
-        return (first, end, j, int(layout.places[i, j]), np.uint64(i * self.num + j)), masses[j]
+        first, end = layout.bounds[i : i + 2]
+        return (first, end, j, layout.places[i][j], np.uint64(i * self.num + j)), masses[j]
