@@ -9,7 +9,7 @@ import pytest
 
 import scirocco as sc
 from scirocco import report
-from scirocco.errors import InvalidValueError
+from scirocco.errors import DivergenceError, InvalidValueError
 
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
 
@@ -260,6 +260,9 @@ def test_bad_settings_are_refused_and_labels_do_not_matter():
             sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(
                 GRAPH, progress=False, nodes=30
             )
+    for options in ({}, {"degree_corrected": False}):
+        with pytest.raises(DivergenceError, match="ten times smaller"):
+            fitted(sampler="sgrld", step_size=10.0, **options)
     rng = np.random.default_rng(0)
     pi = np.eye(3)[np.arange(30) % 3] + 0.1
     raw = {"weights": pi * rng.gamma(9.0, size=(2, 4, 30, 3)), "shares": np.tile([0.5, 0.3, 0.2], (2, 4, 1))}

@@ -24,7 +24,7 @@ from scirocco.diffusions.host._threads import available_cores, run_blocks
 
 _MOST_GROUPS = 16
 _BLOCK_TOKENS = 6_000  # of a block, about 0.3 ms: threads meet after each row of blocks
-_VISIT_TOKENS = 12  # of a document and a group: a visit has a cost of its own
+_VISIT_TOKENS = 8  # of a document and a group: a visit has a cost of its own
 LANES = 16
 """Topics in a vector of the dense kernel."""
 
@@ -39,7 +39,7 @@ def num_groups(num_tokens: int, num_documents: int) -> int:
     Examples
     --------
     >>> num_groups(20_000, 200), num_groups(400_000, 3_000), num_groups(1_000_000, 10_000), num_groups(10**6, 10**5)
-    (1, 8, 8, 2)
+    (1, 8, 12, 2)
     """
     by_work = math.isqrt(num_tokens // _BLOCK_TOKENS)
     by_visits = num_tokens // (_VISIT_TOKENS * max(num_documents, 1))
@@ -120,7 +120,7 @@ class WordGroups:
         """Call `work` for all G² blocks, with the masses of its group.
 
         Threads take the blocks in their order. A block waits for the earlier blocks of the same documents and of the
-        same words, which have been taken before: so some thread can always go on, however many there are.
+        same words, which have been taken before: so some thread can always continue, however many there are.
         """
         turns, changed, broken = [0] * self.num, threading.Condition(), threading.Event()
         numbers = itertools.count()  # `next` on it is atomic
