@@ -19,7 +19,7 @@ TOPICS_ENVIRONMENT = ROOT / ".venv-rivals-topics"
 SERIES_ENVIRONMENT = ROOT / ".venv-rivals-series"
 SERIES_RIVALS = ("hmmlearn==0.3.3", "dynamax==1.0.3")
 NETWORKS_ENVIRONMENT = ROOT / ".venv-rivals-networks"
-NETWORK_RIVALS = ("igraph==1.0.0", "leidenalg==0.12.0", "numpy")
+NETWORK_RIVALS = ("graspologic==3.4.4", "igraph==1.0.0", "leidenalg==0.12.0", "numpy")
 TOPIC_RIVALS = ("gensim==4.4.0", "scikit-learn==1.9.1", "tomotopy==0.14.0")
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/networks.py steps                     # 10⁴ to 10⁶ edges: CPU time of a step
     python benchmarks/networks.py large                     # 10⁶ edges, 10⁵ nodes, 50 blocks: perplexity by time
+    python benchmarks/networks.py chains --unknown          # whether chains of default fits of real networks agree
     python benchmarks/networks.py coverage --sets 100       # 90 % intervals over simulated networks
     python benchmarks/networks.py links --data graphs       # hidden links and departments, also by igraph and leidenalg
     python benchmarks/networks.py kinds --data graphs       # hidden links by all kinds of mixed memberships
@@ -13,7 +14,9 @@ large     two chains; time counts everything after the network is read. Goal: wi
           minutes on two cores.
 links     a folder with ca-GrQc.npz, ca-HepTh.npz and email-Eu-core.npz (`edges`, `department`). AUC of hidden links
           with a tenth of the edges held out, and the adjusted Rand index of the departments. Rivals have their own
-          environment: partitions of leidenalg and igraph, whose links are scored by a model with their blocks.
+          environment: partitions of leidenalg, igraph and graspologic, whose links are scored by a model with their
+          blocks, or by products of latent positions.
+chains    also prints how probable the departments are as blocks, beside the draws.
 samplers  a fifth of the edges held out with as many pairs without one: the step size of each sampler, from the same
           five, is chosen on one half, and scored on the other. Five seeds; all have the same number of passes. The
           second perplexity is given that half of the pairs are linked, see `_perplexities`.
@@ -34,8 +37,10 @@ from typing import Any
 
 import environments
 import numpy as np
+from scipy.stats import rankdata
 
 import scirocco as sc
+from scirocco.diagnostics import rhat
 from scirocco.models.graph import mixed_chains, mmsb
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
@@ -99,26 +104,29 @@ def steps(args: argparse.Namespace) -> None:
 
 
 def large(args: argparse.Namespace) -> None:
-    """Held-out perplexity of a network of 10⁶ edges by time."""
+    """Held-out perplexity of a network of 10⁶ edges by time, and agreement of the chains."""
     num_nodes = args.edges // 10
     edges, truth = simulated(num_nodes, args.edges, args.blocks, 1)
     pairs, counts = sc.models.held_out_links(edges, 0.01, seed=0, nodes=num_nodes)
+    num = None if args.unknown else args.blocks
     told = list[tuple[float, int]]()
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
 
     def watch(report: Any) -> None:
         told.append((time.perf_counter() - begin, report.step))
 
-    model = sc.models.StochasticBlockModel(args.blocks, num_chains=2, num_samples=20, num_burnin=0, seed=0)
+    model = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, num_burnin=0, seed=0)
     model.fit(
         edges, nodes=num_nodes, held_out=pairs, num_epochs=args.epochs, callbacks=[watch], progress=False
     )
-    seconds = time.perf_counter() - begin
+    seconds, used = time.perf_counter() - begin, time.process_time() - used
     draws, final = model.draws_, model.perplexity(pairs, counts)
     print(
-        f"{len(edges):,} edges, {num_nodes:,} nodes, {args.blocks} blocks: {seconds:.0f} s in all, 2 chains"
+        f"{len(edges):,} edges, {num_nodes:,} nodes, {num or 'unknown number of'} blocks: {seconds:.0f} s in all "
+        f"({used:.0f} CPU s), 2 chains"
     )
     print(f"   agreement with the true blocks (adjusted Rand index): {rand_index(truth, model.labels_):.3f}")
+    print(f"   {_agreement(model)}")
     per_draw = model.run_.configuration["thin"]
     near = None
     for number in range(draws["blocks"].shape[1]):
@@ -127,8 +135,66 @@ def large(args: argparse.Namespace) -> None:
         at = next((t for t, step in told if step >= (number + 1) * per_draw), seconds)
         if near is None and one <= 1.01 * final:
             near = at
-        print(f"   {at:6.0f} s: perplexity of the draws so far {one:.4f} (of all {final:.4f})")
-    print(f"within 1 % after {near} s (goal: 300 s on two cores)")
+        if number % 7 == 0:
+            print(f"   {at:6.0f} s: perplexity of the draws so far {one:.4f} (of all {final:.4f})")
+    print(f"within 1 % after {near:.0f} s (goal: 300 s on two cores)", flush=True)
+
+
+def _agreement(model: Any) -> str:
+    """R-hat over the chains of the second half of a run, and the number of blocks."""
+    half = model.draws_["shares"].shape[1] // 2
+    stats = {
+        name: np.asarray(model.run_.stats[name])[:, half:] for name in ("log_joint", "num_blocks", "splits")
+    }
+    last = model.draws_["blocks"][:, -1]
+    found = {"log joint": rhat(stats["log_joint"]), "number of blocks": rhat(stats["num_blocks"])}
+    found["shares"] = np.nanmax(rhat(model.draws_["shares"][:, half:]))
+    told = ", ".join(f"{name} {float(value):.3f}" for name, value in found.items())
+    joint = ", ".join(f"{m:.0f} ± {s:.0f}" for m, s in zip(*_moments(stats["log_joint"]), strict=True))
+    return (
+        f"R-hat: {told}; blocks {stats['num_blocks'].min():.0f} to {stats['num_blocks'].max():.0f}; log joint of the "
+        f"chains {joint}; last draws of two chains agree by {rand_index(last[0], last[-1]):.3f} (Rand index); "
+        f"{100 * stats['splits'].mean():.1f} % of splits and merges accepted"
+    )
+
+
+def chains(args: argparse.Namespace) -> None:
+    """Whether four chains of the default fit agree, and departments."""
+    warnings.simplefilter("ignore")
+    for name in (args.graphs or "email-Eu-core,ca-GrQc,ca-HepTh").split(","):
+        data = np.load(Path(args.data) / f"{name}.npz")
+        edges = data["edges"].astype(np.int64)
+        begin = time.process_time()
+        model = sc.models.StochasticBlockModel(
+            None if args.unknown else args.blocks, num_burnin=0, seed=args.seed
+        )
+        model.fit(edges, nodes=int(edges.max()) + 1, progress=False)
+        print(
+            f"{name}: {time.process_time() - begin:.0f} CPU s, {model.run_.stats['passes'].max():.0f} passes"
+        )
+        print(f"   {_agreement(model)}")
+        if "department" in data:
+            index = rand_index(data["department"], model.labels_)
+            single = [rand_index(data["department"], z) for z in model.draws_["blocks"][:, -1]]
+            print(f"   departments: Rand index of labels_ {index:.3f}, of single draws {np.round(single, 3)}")
+            joint = _log_joint(edges, data["department"], args.unknown)
+            print(f"   log joint density of the departments {joint:.0f}")
+
+
+def _log_joint(edges: np.ndarray, labels: np.ndarray, process: bool) -> float:
+    """log p(edges, partition) of a given partition, as a fit with as many blocks at most reports it."""
+    graph = read(edges, nodes=len(labels))
+    most = 2 * int(np.ceil(np.sqrt(len(labels)))) if process else int(labels.max()) + 1
+    prior = prior_of(graph, most)._replace(process=process)
+    blocks, rng, found = Blocks(prior, network(graph, prior, None), labels), np.random.default_rng(0), []
+    for number in range(50):
+        blocks.impute(np.arange(len(labels)), blocks.draw(rng), (1, number))
+        found.append(blocks.log_joint())
+    return float(np.mean(found[10:]))
+
+
+def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return values.mean(axis=1), values.std(axis=1)
 
 
 def rand_index(a: np.ndarray, b: np.ndarray) -> float:
@@ -219,15 +285,16 @@ def links(args: argparse.Namespace) -> None:
         graph = read(edges, directed=False, nodes=nodes)
         edges = np.stack([graph.source, graph.target], axis=1)
         pairs, counts = sc.models.held_out_links(edges, 0.1, seed=args.seed, nodes=nodes)
-        begin = time.process_time()
-        model = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, seed=args.seed)
-        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
-        ours = time.process_time() - begin
-        print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks")
-        print(
-            f"   StochasticBlockModel AUC {model.auc(pairs, counts):.3f}, "
-            f"perplexity {model.perplexity(pairs, counts):.3f}, {ours:.1f} CPU s"
-        )
+        print(f"{name}: {nodes:,} nodes, {len(edges):,} edges, {num} blocks", flush=True)
+        for blocks, what in ((None, "unknown number"), (num, f"{num} blocks")):
+            begin = time.process_time()
+            model = sc.models.StochasticBlockModel(blocks, num_chains=2, num_samples=50, seed=args.seed)
+            model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=args.epochs, progress=False)
+            print(
+                f"   block model, {what}: AUC {model.auc(pairs, counts):.3f}, perplexity "
+                f"{model.perplexity(pairs, counts):.3f}, {time.process_time() - begin:.1f} CPU s; {_agreement(model)}",
+                flush=True,
+            )
         begin = time.process_time()
         mixed = sc.models.MixedMembership(num, num_chains=2, num_samples=50, seed=args.seed)
         mixed.fit(edges, nodes=nodes, held_out=pairs, num_epochs=5 * args.epochs, progress=False)
@@ -237,28 +304,33 @@ def links(args: argparse.Namespace) -> None:
             f"perplexity {mixed.perplexity(pairs, counts):.3f}, {seconds:.1f} CPU s"
         )
         if "department" in data:
-            for kind, passes in (
-                (sc.models.StochasticBlockModel, args.epochs),
-                (sc.models.MixedMembership, 5 * args.epochs),
+            for kind, blocks, passes in (
+                (sc.models.StochasticBlockModel, None, args.epochs),
+                (sc.models.StochasticBlockModel, num, args.epochs),
+                (sc.models.MixedMembership, num, 5 * args.epochs),
             ):
-                whole = kind(num, num_chains=2, num_samples=50, seed=args.seed)
+                whole: Any = kind(blocks, num_chains=2, num_samples=50, seed=args.seed)
                 whole.fit(edges, nodes=nodes, num_epochs=passes, progress=False)
                 index = rand_index(data["department"], whole.labels_)
-                print(f"   {kind.__name__:20s} adjusted Rand index {index:.3f}")
+                print(f"   {kind.__name__}({blocks}): adjusted Rand index {index:.3f}", flush=True)
         hidden = {tuple(pair) for pair in pairs}
         seen = np.array([edge for edge in edges.tolist() if tuple(edge) not in hidden])
         if args.alone:
             continue
-        for rival, partition, seconds in _rivals(seen, nodes, args.seed):
+        for rival, partition, seconds, places in _rivals(seen, nodes, num, args.seed):
             blocks = np.array(partition)
+            auc = _auc(seen, blocks, pairs, counts)
+            if places is not None:  # by products of positions, where that is better
+                a, b = np.array(pairs).T
+                auc = max(auc, _area((np.array(places)[a] * np.array(places)[b]).sum(axis=1), counts))
             print(
-                f"   {rival:20s} AUC {_auc(seen, blocks, pairs, counts):.3f}, {seconds:.1f} CPU s, "
+                f"   {rival:23s} AUC {auc:.3f} (ours / its {model.auc(pairs, counts) / auc:.3f}), {seconds:.1f} CPU s, "
                 f"{blocks.max() + 1} blocks"
             )
         if "department" in data:
-            for rival, partition, _ in _rivals(edges, nodes, args.seed):
+            for rival, partition, _, _ in _rivals(edges, nodes, num, args.seed):
                 index = rand_index(data["department"], np.array(partition))
-                print(f"   {rival:20s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
+                print(f"   {rival:23s} adjusted Rand index {index:.3f}, {max(partition) + 1} blocks")
 
 
 def samplers(args: argparse.Namespace) -> None:
@@ -322,17 +394,16 @@ def _perplexities(task: tuple[Any, ...]) -> tuple[float, ...]:
     model = sc.models.MixedMembership(
         20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed, **KINDS_OF_MIXED[kind]
     )
-    with _starting(start):
-        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    try:
+        with _starting(start):
+            model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    except sc.errors.DivergenceError:
+        return np.inf, np.inf, np.inf, 0.5, np.inf, time.process_time() - begin
     seconds = time.process_time() - begin
     density = 2 * len(edges) / nodes / (nodes - 1)
     scores = list[float]()
     for chosen in (half, ~half):
-        linked = counts[chosen] > 0
-        p = np.clip(model.predict_proba(pairs[chosen]), 1e-300, 1 - 1e-12)
-        odds = p / (1 - p) * (1 - density) / density
-        logs = -np.log1p(np.where(linked, 1 / odds, odds))
-        scores += [model.perplexity(pairs[chosen], counts[chosen]), float(np.exp(-logs.mean()))]
+        scores += [model.perplexity(pairs[chosen], counts[chosen], known) for known in (None, density)]
     return *scores[:3], model.auc(pairs[~half], counts[~half]), scores[3], seconds
 
 
@@ -400,12 +471,14 @@ def _starting(start: str) -> Iterator[None]:
         mixed_chains.clusters = mmsb.clusters = known
 
 
-def _rivals(edges: np.ndarray, nodes: int, seed: int) -> list[tuple[str, list[int], float]]:
+def _rivals(
+    edges: np.ndarray, nodes: int, num: int, seed: int
+) -> list[tuple[str, list[int], float, list[list[float]] | None]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "edges.npy"
         np.save(path, edges)
-        script = Path(__file__).parent / "rivals" / "networks_igraph.py"
-        words = [environments.networks_python(), str(script), str(path), str(nodes), str(seed)]
+        script = Path(__file__).parent / "rivals" / "networks.py"
+        words = [environments.networks_python(), str(script), str(path), str(nodes), str(num), str(seed)]
         found = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return [tuple(one) for one in json.loads(found)]  # type: ignore[misc]
 
@@ -422,7 +495,11 @@ def _auc(edges: np.ndarray, blocks: np.ndarray, pairs: Any, counts: np.ndarray) 
     rate = (table + 0.5) / np.outer(sums, sums)
     a, b = np.array(pairs).T
     score = degrees[a] * degrees[b] * rate[blocks[a], blocks[b]]
-    order = np.argsort(np.argsort(score, kind="stable")) + 1
+    return _area(score, counts)
+
+
+def _area(score: np.ndarray, counts: np.ndarray) -> float:
+    order = rankdata(score)
     ones = int((counts > 0).sum())
     return float((order[counts > 0].sum() - ones * (ones + 1) / 2) / (ones * (len(counts) - ones)))
 
@@ -431,7 +508,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("steps", "large", "coverage", "links", "kinds", "samplers"))
+    parser.add_argument(
+        "what", choices=("steps", "large", "chains", "coverage", "links", "kinds", "samplers")
+    )
+    parser.add_argument(
+        "--unknown", action="store_true", help="large, chains: the number of blocks is unknown"
+    )
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -11,8 +11,8 @@ from scipy.special import betaln, gammaln, logsumexp
 pytest.importorskip("numba", reason="block models need numba (the extra `compiled`)")
 
 from scirocco.models.graph.edges import read
-from scirocco.models.graph.gibbs import BlockChain, Prior, network
-from scirocco.models.graph.starts import Starts
+from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco.models.graph.starts import Starts, merge_gains
 
 pytestmark = pytest.mark.law
 
@@ -24,7 +24,7 @@ EDGES = {
 }
 UNSEEN = np.array([[0, 3], [1, 4]])
 KINDS = {
-    "bernoulli": (Prior(K, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
+    "bernoulli": (Prior(3, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
     "bernoulli directed, unseen pairs": (
         Prior(K, False, False, 0.7, 0.8, 2.5, 1.0),
         "directed",
@@ -34,6 +34,8 @@ KINDS = {
     "poisson": (Prior(K, True, False, 0.7, 0.8, 0.9, 1.0), "weighted", False, UNSEEN),
     "degree-corrected": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "weighted", False, UNSEEN),
     "degree-corrected, directed": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "directed", True, None),
+    "process": (Prior(N, False, False, 1.3, 0.8, 2.5, 1.0, True), "undirected", False, None),
+    "degree-corrected process": (Prior(N, True, True, 1.3, 0.8, 0.9, 0.6, True), "weighted", False, UNSEEN),
 }
 
 
@@ -63,11 +65,16 @@ def log_marginals(prior, graph, unseen, rng):
     """log p(edges | blocks) of all partitions: in closed form, or (degree-corrected) by quasi-exact sums over draws."""
     pairs, values = observed(graph, unseen), adjacency(graph)
     counts = values[pairs[:, 0], pairs[:, 1]]
-    partitions = np.array(list(itertools.product(range(K), repeat=N)))
+    num = prior.num_blocks
+    partitions = np.array(list(itertools.product(range(num), repeat=N)))
+    if prior.process:  # each partition once: blocks in the order of their first nodes
+        partitions = np.array(
+            [z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))]
+        )
     logs = []
     columns = 2 if graph.directed else 1
     for z in partitions:
-        sizes = np.bincount(z, minlength=K)
+        sizes = np.bincount(z, minlength=num)
         theta = [np.ones((1, N))] * 2
         if prior.corrected:
             theta = [propensities(rng, z, prior.shape, 4_000) for _ in range(columns)]
@@ -76,7 +83,7 @@ def log_marginals(prior, graph, unseen, rng):
         if prior.corrected:
             total += (counts * np.log(outer)).sum(axis=1)
         low, high = z[pairs].T if graph.directed else np.sort(z[pairs], axis=1).T
-        for r, s in itertools.product(range(K), repeat=2):
+        for r, s in itertools.product(range(num), repeat=2):
             if r > s and not graph.directed:
                 continue
             own = (low == r) & (high == s)
@@ -87,6 +94,8 @@ def log_marginals(prior, graph, unseen, rng):
             else:
                 total += betaln(c + m, d - c + n - m) - betaln(c, d - c)
         mass = gammaln(prior.concentration + sizes).sum()
+        if prior.process:
+            mass = (np.log(prior.concentration) + gammaln(sizes[sizes > 0])).sum()
         logs.append(logsumexp(total) - np.log(len(total)) + mass)
     return partitions, np.array(logs)
 
@@ -95,22 +104,56 @@ def propensities(rng, z, shape, count):
     """n times a Dirichlet distribution in each block."""
     g = rng.gamma(shape, size=(count, N))
     out = np.empty_like(g)
-    for k in range(K):
+    for k in set(z):
         own = z == k
         out[:, own] = own.sum() * g[:, own] / g[:, own].sum(axis=1, keepdims=True)
     return out
 
 
-def features(z):
-    pairs = list(itertools.combinations(range(N), 2))
-    return np.concatenate([z, np.stack([z[:, i] == z[:, j] for i, j in pairs], axis=1)], axis=1)
+def blocks_of_prior(rng, prior):
+    """Blocks of all nodes, one after the other."""
+    z = []
+    for _ in range(N):
+        sizes = np.bincount(z, minlength=prior.num_blocks).astype(float)
+        if prior.process:
+            sizes[np.flatnonzero(sizes == 0)[0]] = prior.concentration
+        else:
+            sizes += prior.concentration
+        z.append(int(rng.choice(prior.num_blocks, p=sizes / sizes.sum())))
+    return np.array(z)
+
+
+def features(prior, z):
+    """Blocks (labels of a Dirichlet process have no meaning), pairs in the same block, and the number of blocks."""
+    same = np.stack([z[:, i] == z[:, j] for i, j in itertools.combinations(range(N), 2)], axis=1)
+    number = (np.diff(np.sort(z, axis=1), axis=1) != 0).sum(axis=1)
+    labels = z[:, :0] if prior.process else z
+    return np.column_stack([labels, same, number == 0, number, number**2])
 
 
 def chain_of(prior, graph, unseen, seed, batch=3):
     net = network(graph, prior, unseen)
-    return BlockChain(prior, net, Starts(prior, net, 0, 0), batch, seed, 0)
+    chain = BlockChain(prior, net, Starts(prior, net, 0, 0), batch, seed, 0)
+    chain.proposals = 6  # enough for five nodes
+    return chain
 
 
+def test_merges_change_the_density_by_what_starts_expect(seed):
+    rng = np.random.default_rng(seed)
+    for kind in KINDS:
+        prior, graph, unseen = problem(kind)
+        prior = prior._replace(num_blocks=4)
+        blocks = Blocks(prior, network(graph, prior, unseen), rng.permutation([0, 1, 2, 3, 1]))
+        before, gains = blocks.log_joint(), merge_gains(blocks, 2)
+        for s in (0, 1, 3):
+            other = Blocks(prior, blocks.net, blocks.z)
+            other.merge(2, s)
+            again = Blocks(prior, blocks.net, other.z)
+            np.testing.assert_array_equal(other.edges, again.edges)
+            assert again.log_joint() - before == pytest.approx(gains[s], abs=1e-9)
+
+
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_have_their_enumerated_posterior(kind, seed):
     prior, graph, unseen = problem(kind)
@@ -119,7 +162,7 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
     for number in range(repeats):
         partitions, logs = log_marginals(prior, graph, unseen, np.random.default_rng([seed, number]))
         shares = np.exp(logs - logsumexp(logs))
-        tables.append(shares @ features(partitions))
+        tables.append(shares @ features(prior, partitions))
     expected = np.mean(tables, axis=0)
     error = np.std(tables, axis=0, ddof=1) / np.sqrt(repeats) if repeats > 1 else 0.0
     chain = chain_of(prior, graph, unseen, seed)
@@ -128,34 +171,39 @@ def test_blocks_have_their_enumerated_posterior(kind, seed):
     for step in range(len(drawn)):
         chain.advance(1)
         drawn[step] = chain.blocks.z
-    batches = features(drawn).reshape(BATCHES, -1, len(expected)).mean(axis=1)
+    batches = features(prior, drawn).reshape(BATCHES, -1, len(expected)).mean(axis=1)
     spread = np.sqrt(batches.var(axis=0, ddof=1) / BATCHES + error**2)
     assert np.abs((batches.mean(axis=0) - expected) / spread).max() < 5
 
 
-def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
+@pytest.mark.parametrize("kind", ["degree-corrected", "degree-corrected process"])
+def test_joint_distribution_is_the_prior_times_the_likelihood(kind, seed):
     """Independent copies: everything from the prior, edges, then two steps of the chain."""
-    prior, graph, unseen = problem("degree-corrected")
-    a, c, d = prior.concentration, prior.edges, prior.pairs
+    prior, graph, unseen = problem(kind)
+    a, c, d, num = prior.concentration, prior.edges, prior.pairs, prior.num_blocks
     rng = np.random.default_rng([seed, 5])
     chain = chain_of(prior, graph, unseen, seed)
     net, (i, j) = chain.net, observed(graph, unseen).T
     halves = np.where(net.first == net.second, 0.5, 1.0)
-    found = np.empty((2_400, 5))
+    found = np.empty((2_000, 5))
     for number in range(len(found)):
-        z = rng.choice(K, N, p=rng.dirichlet(np.full(K, a)))
+        z = blocks_of_prior(rng, prior)
         theta = propensities(rng, z, prior.shape, 1)[0]
-        rates = prior.draw(rng, np.zeros((K, K)), np.zeros((K, K)), False)
+        rates = prior.draw(rng, np.zeros((num, num)), np.zeros((num, num)), False)
         edges = rng.poisson(theta[i] * theta[j] * rates[z[i], z[j]])
         hidden = theta[net.first] * theta[net.second] * rates[z[net.first], z[net.second]] * halves
         chain.net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
-        steps = np.array([2 * number])
+        steps = np.array([2 * number, 0, 0])
         chain.restore({"blocks": z, "counts": rng.poisson(hidden), "block_matrix": rates, "steps": steps})
         chain.advance(2)
-        z, within = chain.blocks.z, np.diag(chain.rates)
-        alone = np.bincount(z, minlength=K).max() == N
-        found[number] = [z[0] == z[1], alone, within.mean(), (within**2).mean(), chain.rates[0, 1]]
-    alone = K * np.exp(gammaln(K * a) - gammaln(K * a + N) + gammaln(a + N) - gammaln(a))
-    expected = [(a + 1) / (K * a + 1), alone, c / d, c * (c + 1) / d**2, c / d]
+        z = chain.blocks.z
+        within, alone = chain.rates[z[0], z[0]], np.bincount(z, minlength=num).max() == N
+        found[number] = [z[0] == z[1], alone, within, within**2, chain.rates[z[0], z[1]]]
+    if prior.process:
+        together, whole = 1 / (1 + a), np.log(a) + gammaln(N) + gammaln(a) - gammaln(a + N)
+    else:
+        together = (a + 1) / (num * a + 1)
+        whole = np.log(num) + gammaln(num * a) - gammaln(num * a + N) + gammaln(a + N) - gammaln(a)
+    expected = [together, np.exp(whole), c / d, c * (c + 1) / d**2, c / d]
     z = (found.mean(axis=0) - expected) / (found.std(axis=0, ddof=1) / np.sqrt(len(found)))
     assert np.abs(z).max() < 5

@@ -28,7 +28,7 @@ SHORT = {"num_chains": 2, "num_samples": 20, "num_starts": 2, "seed": 1}
 
 
 def fitted(graph, how=None, **options):
-    return sc.models.StochasticBlockModel(3, **(SHORT | options)).fit(
+    return sc.models.StochasticBlockModel(**({"num_blocks": 3} | SHORT | options)).fit(
         graph, **({"num_epochs": 40, "progress": False, "nodes": 40} | (how or {}))
     )
 
@@ -39,7 +39,9 @@ def model():
     return fitted(named, {"nodes": NAMES})
 
 
-@pytest.mark.parametrize("options", [{}, {"degree_corrected": False}, {"directed": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"degree_corrected": False}, {"directed": True}, {"num_blocks": None}]
+)
 def test_blocks_are_found_and_results_have_their_shapes(options):
     found = fitted(EDGES, **options)
     shares = found.memberships()
@@ -51,7 +53,8 @@ def test_blocks_are_found_and_results_have_their_shapes(options):
     mean, low, high = found.block_matrix(0.9)
     np.testing.assert_array_equal(mean, found.block_matrix_)
     assert ((low <= mean) & (mean <= high)).all()
-    assert np.all(np.diff(found.shares_) < 0) and len(found.summary()) == 3
+    assert np.all(np.diff(found.shares_) < 0) and len(found.summary()) == len(found.shares_)
+    assert (found.shares_ > 0.1).sum() == 3  # a Dirichlet process also has a few blocks of one or two nodes
     linked = found.predict_proba(np.argwhere(~np.eye(40, dtype=bool)))
     own = (TRUTH[:, None] == TRUTH)[~np.eye(40, dtype=bool)]
     assert ((linked >= 0) & (linked <= 1)).all() and linked[own].mean() > 2 * linked[~own].mean()
@@ -177,7 +180,7 @@ def test_bad_settings_are_refused(model):
 
 def test_a_stored_fit_is_resumed_bit_for_bit(tmp_path):
     how = {"store": tmp_path / "part", "held_out": [(0, 1), (3, 30)]}
-    options = {"num_burnin": 0, "batch_size": 11}
+    options = {"num_burnin": 0, "batch_size": 11, "num_blocks": None}
     part = fitted(EDGES, how | {"callbacks": [lambda told: told.stop()]}, **options)
     assert part.run_.status == "stopped" and part.run_.num_draws < 20
     fitted(EDGES, how | {"resume": True}, **options)

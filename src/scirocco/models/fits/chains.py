@@ -76,6 +76,7 @@ class BlockPurpose(enum.IntEnum):
     START = 4
     UNSEEN = 5
     DRAW = 6
+    SPLITS = 7
 
 
 _OF_ONE_CHAIN = re.compile(r"(.*)@(\d+)")

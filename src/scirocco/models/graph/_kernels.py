@@ -23,6 +23,10 @@ State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Blocks of nodes (N,), sizes of blocks (K,), edges between blocks (K, K), degrees (N, D), degrees of blocks (K, D).
 
 D is 1, of a directed network 2 (out and in). Edges between two blocks of an undirected network are entered twice."""
+Tables = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""For all blocks and C candidates of a node's block: what an edge from the node to the block adds to the log likelihood
+(K, C), an edge from the block to the node (K, C), and a pair (K, C); for candidates what the count of the node's pair
+with itself adds (C,), and that pair (C,)."""
 
 
 @called
@@ -88,97 +92,143 @@ def _enter(
     edges[r, r] += sign * loops
 
 
-@kept
-def sweep(
+@called
+def scan(
+    s0: uint64,
+    s1: uint64,
     nodes: np.ndarray,
+    given: np.ndarray,
+    candidates: np.ndarray,
     leaving: Rows,
     entering: Rows,
     unseen: Unseen,
     state: State,
-    logits: np.ndarray,
-    nothing: np.ndarray,
+    tables: Tables,
     corrected: bool,
     concentration: float,
     shape: float,
-    power: float,
-    seed: tuple[uint64, uint64],
-) -> None:
+) -> tuple[uint64, uint64, float]:
     """Draw the blocks of some nodes, one after the other, with shares and propensities integrated out.
 
-    `logits[r, s]` is what an edge from block r to s adds to the log likelihood, `nothing[r, s]` what a pair adds.
+    A node is moved to one of the candidates, among which its block must be. If `given` is not empty, it is moved to
+    that candidate instead. Returns the log probability of what was drawn or given. If the concentration is 0, a node
+    that is alone in its block stays there.
     """
     z, sizes, edges, degrees, sums = state
-    num, two = sizes.size, entering[0].size > 0
-    to, back = np.ascontiguousarray(logits.T), np.ascontiguousarray(logits)
-    both = nothing + nothing.T if two else nothing.copy()
-    own = 1.0 if two else 0.5
-    base = np.zeros(num)
+    to, back, both, loop, alone = tables
+    num, two, free = sizes.size, entering[0].size > 0, given.size == 0
+    wide = candidates.size
+    place = np.zeros(num, np.int64)
+    base = np.zeros(wide)
+    more = np.zeros((wide, 3))
+    for k in range(wide):
+        place[candidates[k]] = k
+        _more(candidates[k], sizes, sums, shape, more[k])
     for s in range(num):
-        for r in range(num):
-            base[r] += sizes[s] * both[s, r]
-    more = np.zeros((num, 3))
-    for r in range(num):
-        _more(r, sizes, sums, shape, more[r])
+        for k in range(wide):
+            base[k] += sizes[s] * both[s, k]
     out, into = np.zeros(num, np.int64), np.zeros(num, np.int64)
-    weights = np.empty(num)
-    s0, s1 = stream(seed[0], seed[1], uint64(0))
-    for i in nodes:
+    weights, logs = np.empty(wide), np.empty(wide)
+    found = 0.0
+    for t in range(nodes.size):
+        i = nodes[t]
+        r = z[i]
+        if free and concentration == 0.0 and sizes[r] == 1:
+            continue
         out[:] = 0
         into[:] = 0
         _gather(i, leaving, z, out)
         if two:
             _gather(i, entering, z, into)
         loops = _gather_unseen(i, unseen, z, two, out, into)
-        r = z[i]
         _enter(-1, r, loops, two, out, into, edges)
         sizes[r] -= 1
-        for k in range(num):
+        for k in range(wide):
             base[k] -= both[r, k]
         if corrected:
             for d in range(sums.shape[1]):
                 sums[r, d] -= degrees[i, d]
-            _more(r, sizes, sums, shape, more[r])
-        for k in range(num):
-            weights[k] = base[k]
+            _more(r, sizes, sums, shape, more[place[r]])
+        for k in range(wide):
+            logs[k] = base[k]
         for s in range(num):
             c = float(out[s])
             if c != 0.0:
-                for k in range(num):
-                    weights[k] += c * to[s, k]
+                for k in range(wide):
+                    logs[k] += c * to[s, k]
             c = float(into[s])
             if c != 0.0:
-                for k in range(num):
-                    weights[k] += c * back[s, k]
+                for k in range(wide):
+                    logs[k] += c * back[s, k]
         high = -math.inf
-        for k in range(num):
-            w = weights[k] + math.log(concentration + sizes[k])
+        for k in range(wide):
+            s = candidates[k]
+            w = logs[k] + math.log(concentration + sizes[s])
             if corrected:
-                w += own * nothing[k, k] + loops * logits[k, k]
-                w += more[k, 0]
+                w += alone[k] + loops * loop[k] + more[k, 0]
                 for d in range(sums.shape[1]):
-                    degree = sums[k, d] + degrees[i, d]
+                    degree = sums[s, d] + degrees[i, d]
                     w += degree * more[k, 1] - math.lgamma(more[k, 2] + degree)
-            w *= power
-            weights[k] = w
+            logs[k] = w
             high = max(high, w)
         total = 0.0
-        for k in range(num):
-            total += math.exp(weights[k] - high)
+        for k in range(wide):
+            total += math.exp(logs[k] - high)
             weights[k] = total
-        s0, s1, u = uniform(s0, s1)
-        u *= total
-        r = 0
-        while r < num - 1 and weights[r] < u:
-            r += 1
+        if free:
+            s0, s1, u = uniform(s0, s1)
+            u *= total
+            k = 0
+            while k < wide - 1 and weights[k] < u:
+                k += 1
+        else:
+            k = given[t]
+        found += logs[k] - high - math.log(total)
+        r = candidates[k]
         z[i] = r
         _enter(1, r, loops, two, out, into, edges)
         sizes[r] += 1
-        for k in range(num):
-            base[k] += both[r, k]
+        for c in range(wide):
+            base[c] += both[r, c]
         if corrected:
             for d in range(sums.shape[1]):
                 sums[r, d] += degrees[i, d]
-            _more(r, sizes, sums, shape, more[r])
+            _more(r, sizes, sums, shape, more[k])
+    return s0, s1, found
+
+
+@kept
+def sweep(
+    nodes: np.ndarray,
+    candidates: np.ndarray,
+    leaving: Rows,
+    entering: Rows,
+    unseen: Unseen,
+    state: State,
+    tables: Tables,
+    corrected: bool,
+    concentration: float,
+    shape: float,
+    seed: tuple[uint64, uint64],
+) -> None:
+    """Draw the blocks of some nodes, see `scan`."""
+    s0, s1 = stream(seed[0], seed[1], uint64(0))
+    free = np.empty(0, np.int64)
+    scan(
+        s0,
+        s1,
+        nodes,
+        free,
+        candidates,
+        leaving,
+        entering,
+        unseen,
+        state,
+        tables,
+        corrected,
+        concentration,
+        shape,
+    )
 
 
 @called

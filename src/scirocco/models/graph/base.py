@@ -77,6 +77,10 @@ class GraphModel(fits.Conventions, LinkResults):
         """Draws (chain, draw, ...) with blocks or communities in the same order in all of them."""
         raise NotImplementedError
 
+    def _compared(self) -> dict[str, Array]:
+        """Draws (chain, draw, ...) whose chains are compared."""
+        return {name: self.draws_[name] for name in self._watched}
+
     def _settle(self, run: Run, nodes: Nodes) -> None:
         """Set the results from the draws of a run."""
         self.__dict__.pop("draws_", None)
@@ -164,8 +168,7 @@ class GraphModel(fits.Conventions, LinkResults):
             raise KeyboardInterrupt
         self._settle(dataclasses.replace(run, preparation={"chosen": chains.words}), told)
         if "draws_" in self.__dict__:
-            watched = {name: self.draws_[name] for name in self._watched}
-            warn_if_unmixed(watched, self._kind.words.removeprefix("a "), self._advice)
+            warn_if_unmixed(self._compared(), self._kind.words.removeprefix("a "), self._advice)
         return self
 
     def plot(self, interval: float = 0.9) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,7 +21,9 @@ from scirocco.models.view import View
 from scirocco.run.result import Run
 
 LIKELIHOODS = ("poisson", "bernoulli")
-_MOST_BLOCKS, _MOST_STARTS, _START_WORK = 2_000, 1_000, 2 * 10**7
+STATS = ("log_joint", "num_blocks", "splits", "passes")
+_LEAST_DRAWN, _TYPICAL, _MOST_DRAWN = 16, 30, 200
+_MOST_BLOCKS, _MOST_STARTS, _START_WORK = 2_000, 1_000, 5 * 10**6
 
 
 class StochasticBlockModel(Results, GraphModel):
@@ -28,13 +31,15 @@ class StochasticBlockModel(Results, GraphModel):
 
     Node i is in block :math:`z_i`, and the edges of a pair are :math:`A_{ij} ~ Poisson(θ_i θ_j ω_{z_i z_j})`
     (degree-corrected, the default), :math:`Poisson(ω_{z_i z_j})`, or :math:`Bernoulli(ω_{z_i z_j})`. Priors are
-    conjugate: blocks have the shares Dir(a), :math:`ω ~ Gamma(c, d)` or Beta(c, d - c), and the propensities θ of a
-    block of n nodes are n · Dir(γ). Draws are exact; a pass over all nodes costs O(edges · blocks).
+    conjugate: blocks come from a Dirichlet process (the default) or have the shares Dir(a), :math:`ω ~ Gamma(c, d)` or
+    Beta(c, d - c), and the propensities θ of a block of n nodes are n · Dir(γ). Draws are exact: nodes move one after
+    the other, which costs O(edges · blocks) for all of them, and whole blocks are split and merged.
 
     Parameters
     ----------
     num_blocks
-        K.
+        K. None (the default): the number of blocks is drawn, too. Blocks then come from a Dirichlet process, and
+        `run_.stats["num_blocks"]` has their number in each draw (at most 2 √N, and 200).
     degree_corrected
         Whether nodes have propensities, so that blocks do not have to tell nodes with many edges from those with few.
     likelihood
@@ -43,7 +48,7 @@ class StochasticBlockModel(Results, GraphModel):
     directed
         None: what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists are not.
     concentration
-        a.
+        a of the shares Dir(a); α of the Dirichlet process.
     propensity
         γ: smaller for degrees that differ more.
     prior
@@ -99,7 +104,7 @@ class StochasticBlockModel(Results, GraphModel):
 
     def __init__(
         self,
-        num_blocks: int = 2,
+        num_blocks: int | None = None,
         *,
         degree_corrected: bool = True,
         likelihood: str | None = None,
@@ -129,8 +134,21 @@ class StochasticBlockModel(Results, GraphModel):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _compared(self) -> dict[str, Array]:
+        if self.num_blocks is not None:
+            return super()._compared()
+        always = (self.draws_["shares"] > 0).all(axis=(0, 1))  # others are not in all draws
+        number = np.asarray(self.run_.stats["num_blocks"])
+        most = self._most(self.nodes_.num_nodes)
+        if number.max() == most < self.nodes_.num_nodes:
+            _checks.warn(
+                f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`."
+            )
+        found = {name: values[:, :, always] for name, values in super()._compared().items()}
+        return found | {"block_matrix": found["block_matrix"][..., always], "num_blocks": number}
+
     def _prior(self, graph: Graph) -> Prior:
-        num = _checks.positive_int(self.num_blocks, "num_blocks")
+        num = self._most(graph.num_nodes)
         if num > min(_MOST_BLOCKS, graph.num_nodes):
             raise InvalidValueError(
                 f"`num_blocks` must be at most {_MOST_BLOCKS:,} and the number of nodes ({graph.num_nodes:,}), got "
@@ -156,7 +174,14 @@ class StochasticBlockModel(Results, GraphModel):
         if not poisson and graph.has_weights:
             raise InvalidValueError('the network has weights above 1, which require likelihood="poisson".')
         edges, pairs = self._pseudo_counts(graph, poisson)
-        return Prior(num, poisson, corrected, float(self.concentration), edges, pairs, float(self.propensity))
+        shape, process = float(self.propensity), self.num_blocks is None
+        return Prior(num, poisson, corrected, float(self.concentration), edges, pairs, shape, process)
+
+    def _most(self, num_nodes: int) -> int:
+        """The number of blocks, or the most that there may be."""
+        if self.num_blocks is not None:
+            return _checks.positive_int(self.num_blocks, "num_blocks")
+        return min(num_nodes, max(_LEAST_DRAWN, min(_MOST_DRAWN, math.ceil(2 * math.sqrt(num_nodes)))))
 
     def _pseudo_counts(self, graph: Graph, poisson: bool) -> tuple[float, float]:
         if self.prior is not None and not isinstance(self.prior, Mapping):
@@ -185,13 +210,13 @@ class StochasticBlockModel(Results, GraphModel):
 
     @property
     def _width(self) -> int:
-        return int(self.num_blocks)
+        return _TYPICAL if self.num_blocks is None else int(self.num_blocks)
 
     def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
         prior = self._prior(graph)
         net = network(graph, prior, unseen)
         seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        num_starts = self._starts(graph, prior.num_blocks)
+        num_starts = self._starts(graph, self._width)
         starts = Starts(prior, net, num_starts, seed)
         known = {**prior._asdict(), "batch_size": batch, "num_starts": num_starts}
         words = _words(graph, prior, batch, num_starts)
@@ -206,6 +231,7 @@ class StochasticBlockModel(Results, GraphModel):
 
 def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:
     kind = "degree-corrected " if prior.corrected else ""
+    number = "a Dirichlet process draws the number of blocks by " if prior.process else ""
     way = "directed " if graph.directed else ""
     edges = "Poisson counts" if prior.poisson else "Bernoulli edges"
     batches = num_batches(graph.num_nodes, batch)
@@ -213,8 +239,8 @@ def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:
     short = "one short chain" if starts == 1 else f"the best of {starts} short chains"
     return (
         f"{way}{kind}block model of {edges}; exact Gibbs sampler: a step draws the blocks of {some} nodes with shares"
-        f"{' and propensities' if prior.corrected else ''} integrated out, then the block matrix; starts from {short} "
-        "after a spectral embedding"
+        f"{' and propensities' if prior.corrected else ''} integrated out, then the block matrix; {number}splits and "
+        f"merges of whole blocks; starts from {short} after a spectral embedding"
     )
 
 
@@ -227,4 +253,4 @@ def _spec(prior: Prior, net: Network) -> fits.Spec:
     }
     if prior.corrected:
         draws["propensities"] = jax.ShapeDtypeStruct(net.degrees.shape, np.float32)
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in ("log_joint", "passes")})
+    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in STATS})

@@ -8,7 +8,8 @@ and then the block matrix given all blocks:
 
 where m are edges and n pairs of nodes. Pairs without an edge enter through n alone, so that a pass over all nodes costs
 O(edges · K). Pairs that were not observed, among them in the degree-corrected model those of a node with itself, have a
-count that is drawn along with the rest. Every step is a Gibbs update of the joint posterior.
+count that is drawn along with the rest. Every step is a Gibbs update of the joint posterior. Whole blocks are split and
+merged in between (`_splits`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from scirocco.models.graph.edges import Array, Graph
 _STREAMS = 16  # purposes of random numbers in a step
 _LEAST = 1e-300
 _RUN = 64  # nodes in a row of memory
+_SPLITS = 20  # proposals in a pass to split and merge whole blocks
 
 
 @functools.cache
@@ -35,6 +37,14 @@ def kernels() -> Any:
     from scirocco.models.graph import _kernels
 
     return _kernels
+
+
+@functools.cache
+def split_kernels() -> Any:
+    """The compiled splits and merges."""
+    from scirocco.models.graph import _splits
+
+    return _splits
 
 
 class Prior(NamedTuple):
@@ -52,6 +62,8 @@ class Prior(NamedTuple):
     pairs: float
     shape: float
     """γ of the Dirichlet distribution of propensities in a block."""
+    process: bool = False
+    """Blocks come from a Dirichlet process, whose α is `concentration`; at most `num_blocks` have nodes."""
 
     def draw(self, rng: np.random.Generator, edges: Array, pairs: Array, directed: bool) -> Array:
         """Draw the block matrix given the edges and pairs between blocks."""
@@ -61,22 +73,46 @@ class Prior(NamedTuple):
             found = rng.beta(self.edges + edges, self.pairs - self.edges + pairs - edges)
         return found if directed else np.triu(found) + np.triu(found, 1).T
 
-    def tables(self, rates: Array) -> tuple[Array, Array]:
+    def tables(self, rates: Array, some: Array, directed: bool) -> tuple[Array, ...]:
+        """What edges and pairs of a node in some of the blocks add to the log likelihood, see `_kernels.Tables`."""
+        (to, pair), (back, other) = self._terms(rates[some].T), self._terms(rates[:, some])
+        own = (some, np.arange(len(some)))
+        both = pair + other if directed else pair
+        tables = (to, back, both, to[own], (1.0 if directed else 0.5) * pair[own])
+        return tuple(np.ascontiguousarray(table) for table in tables)
+
+    def _terms(self, rates: Array) -> tuple[Array, Array]:
         """What an edge and what a pair adds to the log likelihood."""
         if self.poisson:
             return np.log(np.maximum(rates, _LEAST)), -rates
         nothing = np.log1p(-np.minimum(rates, 1 - 1e-16))
         return np.log(np.maximum(rates, _LEAST)) - nothing, nothing
 
-    def marginal(self, edges: Array, pairs: Array, directed: bool) -> float:
-        """Log probability of the edges with the block matrix integrated out, up to a constant."""
+    def marginal(self, edges: Array, pairs: Array) -> Array:
+        """Log probabilities of the edges between blocks with the block matrix integrated out, up to a constant."""
         if self.poisson:
-            logs = gammaln(self.edges + edges) - (self.edges + edges) * np.log(self.pairs + pairs)
-            logs = logs - gammaln(self.edges) + self.edges * np.log(self.pairs)
-        else:
-            rest = self.pairs - self.edges
-            logs = betaln(self.edges + edges, rest + pairs - edges) - betaln(self.edges, rest)
-        return float(logs.sum() if directed else np.triu(logs).sum())
+            total = gammaln(self.edges + edges) - (self.edges + edges) * np.log(self.pairs + pairs)
+            return np.asarray(total - gammaln(self.edges) + self.edges * np.log(self.pairs))
+        rest = self.pairs - self.edges
+        return np.asarray(betaln(self.edges + edges, rest + pairs - edges) - betaln(self.edges, rest))
+
+    def of_block(self, sizes: Array, sums: Array) -> Array:
+        """Log of what blocks with these sizes and degrees (..., D) add: their share and propensities integrated out."""
+        full = np.maximum(sizes, 1)
+        found = (
+            np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
+        )
+        if self.corrected:
+            total = full[..., None] * self.shape
+            each = sums * np.log(full[..., None]) + gammaln(total) - gammaln(total + sums)
+            found = found + np.where(sizes > 0, each.sum(axis=-1), 0.0)
+        return np.asarray(found)
+
+    def of_number(self, occupied: int) -> float:
+        """Log of what the number of blocks with nodes adds to the probability of a partition."""
+        if self.process:
+            return occupied * float(np.log(self.concentration))
+        return -float(gammaln(self.num_blocks - occupied + 1.0))
 
 
 class Network(NamedTuple):
@@ -198,24 +234,61 @@ class Blocks:
             found[np.diag_indices(len(sizes))] /= 2
         return found
 
-    def move(self, nodes: Array, rates: Array, words: tuple[int, int], power: float = 1.0) -> None:
-        """Draw the blocks of some nodes given the block matrix."""
+    @property
+    def occupied(self) -> Array:
+        """Numbers of the blocks that have nodes."""
+        return np.flatnonzero(self.sizes)
+
+    def move(self, nodes: Array, rates: Array, words: tuple[int, int]) -> None:
+        """Draw the blocks of nodes given the block matrix.
+
+        Of a Dirichlet process a node may move to any block that has nodes, and blocks keep at least one: their number
+        is drawn by splits and merges.
+        """
         prior, net = self.prior, self.net
-        logits, nothing = prior.tables(rates)
+        some = self.occupied if prior.process else np.arange(prior.num_blocks)
         kernels().sweep(
             nodes,
+            some,
             net.leaving,
             net.entering,
             self._unseen,
             self._state,
-            logits,
-            nothing,
+            prior.tables(rates, some, net.directed),
             prior.corrected,
-            prior.concentration,
+            0.0 if prior.process else prior.concentration,
             prior.shape,
-            power,
             seed_words(words),
         )
+
+    def split(self, rows: Array, words: tuple[int, int]) -> bool:
+        """Propose a split or merge of blocks, with the block matrix integrated out; returns whether it was accepted."""
+        prior, net = self.prior, self.net
+        kinds = (net.directed, prior.poisson, prior.corrected, prior.process)
+        model = (*kinds, prior.concentration, prior.edges, prior.pairs, prior.shape)
+        moved: tuple[Array, ...] = (self.z, self.sizes, self.edges, self.sums)
+        before = [part.copy() for part in moved]
+        accepted = split_kernels().propose(
+            net.leaving, net.entering, self._unseen, self._state, rows, model, seed_words(words)
+        )
+        for part, old in zip(moved, before, strict=True):
+            if not accepted:
+                part[...] = old
+        return bool(accepted)
+
+    def merge(self, r: int, s: int) -> None:
+        """Move all nodes of block s to block r."""
+        between = self.edges[r, s]
+        self.edges[r] += self.edges[s]
+        self.edges[s] = 0
+        self.edges[:, r] += self.edges[:, s]
+        self.edges[:, s] = 0
+        if not self.net.directed:
+            self.edges[r, r] -= between
+        for sums in (self.sizes, self.sums):
+            sums[r] += sums[s]
+            sums[s] = 0
+        self.z[self.z == s] = r
 
     def impute(self, nodes: Array, rates: Array, words: tuple[int, int]) -> None:
         """Draw the counts of pairs that were not observed, those that belong to some nodes."""
@@ -242,6 +315,13 @@ class Blocks:
         """Draw the block matrix given all blocks."""
         return self.prior.draw(rng, self.edges, self.pairs(), self.net.directed)
 
+    def shares(self, rng: np.random.Generator) -> Array:
+        """Draw the shares of the blocks; of a Dirichlet process what is left belongs to blocks without nodes."""
+        prior = self.prior
+        found = rng.standard_gamma(self.sizes + (0.0 if prior.process else prior.concentration))
+        rest = rng.standard_gamma(prior.concentration) if prior.process else 0.0
+        return np.asarray(found / (found.sum() + rest))
+
     def propensities(self, rng: np.random.Generator) -> Array:
         """Draw the propensities of all nodes, (N, 1) or (N, 2): their mean in each block is 1."""
         found = rng.standard_gamma(self.prior.shape + self.degrees)
@@ -250,17 +330,24 @@ class Blocks:
             found[:, column] *= self.sizes[self.z] / np.maximum(sums[self.z], _LEAST)
         return found
 
+    def log_touching(self, some: Array) -> float:
+        """The terms of `log_joint` that depend on some of the blocks."""
+        prior, pairs, apart = self.prior, self.pairs(), np.triu_indices(len(some), 1)
+        logs = prior.marginal(self.edges[some], pairs[some])
+        found = float(logs.sum())
+        if self.net.directed:
+            found += float(prior.marginal(self.edges[:, some], pairs[:, some]).sum() - logs[:, some].sum())
+        else:
+            found -= float(logs[apart[0], some[apart[1]]].sum())
+        found += float(prior.of_block(self.sizes[some], self.sums[some]).sum())
+        return found + prior.of_number(len(self.occupied))
+
     def log_joint(self) -> float:
-        """log p(edges, blocks) with everything else integrated out, up to a constant; it does not depend on labels."""
-        prior, sizes = self.prior, self.sizes
-        logs = prior.marginal(self.edges, self.pairs(), self.net.directed)
-        logs += float(gammaln(prior.concentration + sizes).sum())
+        """log p(edges, partition) with everything else integrated out, up to a constant."""
+        prior = self.prior
+        logs = self.log_touching(np.arange(prior.num_blocks))
         if prior.corrected:
-            full = sizes > 0
-            total = sizes[full, None] * prior.shape
-            degrees = self.sums[full]
-            each = degrees * np.log(sizes[full, None]) + gammaln(total) - gammaln(total + degrees)
-            logs += float(each.sum()) + float(gammaln(prior.shape + self.degrees).sum())
+            logs += float(gammaln(prior.shape + self.degrees).sum())
         if prior.poisson and len(self.counts):
             loops = int(self.counts[self.net.first == self.net.second].sum())
             logs -= float(gammaln(self.counts + 1.0).sum()) + (
@@ -298,6 +385,7 @@ class BlockChain:
         self._pass: tuple[int, list[Array]] | None = None
         self.blocks: Blocks | None = None
         self.rates = np.empty((0, 0))
+        self.proposals, self.splits = _SPLITS, np.zeros(2, np.int64)  # in a pass; so far, and accepted ones
 
     def advance(self, num_steps: int) -> None:
         """Make steps."""
@@ -311,8 +399,18 @@ class BlockChain:
             nodes = self._pass[1][place]
             self.blocks.move(nodes, self.rates, self._words(BlockPurpose.BLOCKS))
             self.blocks.impute(nodes, self.rates, self._words(BlockPurpose.UNSEEN))
+            self._split(place)
             self.rates = self.blocks.draw(generator(self._words(BlockPurpose.MATRIX)))
             self.number += 1
+
+    def _split(self, place: int) -> None:
+        """Propose splits and merges: so many per pass, spread over its steps."""
+        count = (place + 1) * self.proposals // self.batches - place * self.proposals // self.batches
+        first, second = self._words(BlockPurpose.SPLITS)
+        assert self.blocks is not None
+        for number in range(count):
+            words = (first ^ (number << 32), second)
+            self.splits += (1, self.blocks.split(self.starts.rows, words))
 
     def _words(self, purpose: int) -> tuple[int, int]:
         return self.seed, self.number * _STREAMS + purpose
@@ -322,11 +420,17 @@ class BlockChain:
         blocks = self.blocks
         assert blocks is not None
         rng = generator(self._words(BlockPurpose.DRAW))
-        shares = rng.dirichlet(self.prior.concentration + blocks.sizes)
+        shares = blocks.shares(rng)
         draws = {"blocks": blocks.z.copy(), "shares": shares, "block_matrix": self.rates}
         if self.prior.corrected:
             draws["propensities"] = blocks.propensities(rng)
-        return draws, {"log_joint": blocks.log_joint(), "passes": self.number / self.batches}
+        stats = {
+            "log_joint": blocks.log_joint(),
+            "num_blocks": float(len(blocks.occupied)),
+            "splits": self.splits[1] / max(1, self.splits[0]),
+            "passes": self.number / self.batches,
+        }
+        return draws, stats
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
@@ -335,13 +439,14 @@ class BlockChain:
             "blocks": self.blocks.z,
             "counts": self.blocks.counts,
             "block_matrix": self.rates,
-            "steps": np.array([self.number], np.int64),
+            "steps": np.array([self.number, *self.splits], np.int64),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
         self.blocks = Blocks(self.prior, self.net, state["blocks"], state["counts"])
         self.rates, self.number = np.array(state["block_matrix"]), int(state["steps"][0])
+        self.splits = np.array(state["steps"][1:], np.int64)
 
 
 def num_batches(num_nodes: int, batch_size: int) -> int:

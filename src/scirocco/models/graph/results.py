@@ -150,14 +150,25 @@ class Results(LinkResults):
 
 
 def in_one_order(raw: dict[str, Array]) -> dict[str, Array]:
-    """Draws (chain, draw, ...) with the blocks of each in the same order, the largest first."""
-    shape, num = raw["blocks"].shape[:2], raw["shares"].shape[-1]
+    """Draws (chain, draw, ...) with the blocks of each in the same order, the largest first.
+
+    A Dirichlet process has blocks without nodes, whose share is 0: results have as many blocks as the draw with most.
+    """
+    shape = raw["blocks"].shape[:2]
     flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in raw.items()}
-    order = same_order(flat["blocks"], num)
+    num = int((flat["shares"] > 0).sum(axis=1).max())
+    if num < flat["shares"].shape[1]:
+        flat = _ordered(flat, np.argsort(flat["shares"] == 0, axis=1, kind="stable"), num)
+    flat = _ordered(flat, same_order(flat["blocks"], num), num)
+    return {name: values.reshape(*shape, *values.shape[1:]) for name, values in flat.items()}
+
+
+def _ordered(flat: dict[str, Array], order: Array, num: int) -> dict[str, Array]:
+    """Draws (draws, ...) with their blocks in an order (draws, K), of which the first are kept."""
     places = np.argsort(order, axis=1).astype(flat["blocks"].dtype)
     out = dict(flat)
     out["blocks"] = np.stack([place[z] for place, z in zip(places, flat["blocks"], strict=True)])
-    out["shares"] = np.take_along_axis(flat["shares"], order, axis=1)
-    rows = np.take_along_axis(flat["block_matrix"], order[:, :, None], axis=1)
-    out["block_matrix"] = np.take_along_axis(rows, order[:, None, :], axis=2)
-    return {name: values.reshape(*shape, *values.shape[1:]) for name, values in out.items()}
+    out["shares"] = np.take_along_axis(flat["shares"], order[:, :num], axis=1)
+    rows = np.take_along_axis(flat["block_matrix"], order[:, :num, None], axis=1)
+    out["block_matrix"] = np.take_along_axis(rows, order[:, None, :num], axis=2)
+    return out
