@@ -38,7 +38,7 @@ deviations between posterior means."""
 def run(settings: Settings) -> Outcome:
     """A quick run has a shorter series, three seeds and fewer passes."""
     seed = settings.seed or 0
-    length, held, seeds, passes = (3_000, 2_000, 3, 60) if settings.quick else (20_000, 10_000, 5, 60)
+    length, held, seeds, passes = (3_000, 2_000, 3, 40) if settings.quick else (20_000, 10_000, 5, 60)
     x, real = simulated(length + held, seed), series()
     numbers: dict[str, Any] = {
         "quick": settings.quick,
