@@ -394,17 +394,16 @@ def _perplexities(task: tuple[Any, ...]) -> tuple[float, ...]:
     model = sc.models.MixedMembership(
         20, sampler=sampler, step_size=step, num_chains=1, num_samples=40, seed=seed, **KINDS_OF_MIXED[kind]
     )
-    with _starting(start):
-        model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    try:
+        with _starting(start):
+            model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
+    except sc.errors.DivergenceError:
+        return np.inf, np.inf, np.inf, 0.5, np.inf, time.process_time() - begin
     seconds = time.process_time() - begin
     density = 2 * len(edges) / nodes / (nodes - 1)
     scores = list[float]()
     for chosen in (half, ~half):
-        linked = counts[chosen] > 0
-        p = np.clip(model.predict_proba(pairs[chosen]), 1e-300, 1 - 1e-12)
-        odds = p / (1 - p) * (1 - density) / density
-        logs = -np.log1p(np.where(linked, 1 / odds, odds))
-        scores += [model.perplexity(pairs[chosen], counts[chosen]), float(np.exp(-logs.mean()))]
+        scores += [model.perplexity(pairs[chosen], counts[chosen], known) for known in (None, density)]
     return *scores[:3], model.auc(pairs[~half], counts[~half]), scores[3], seconds
 
 

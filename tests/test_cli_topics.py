@@ -230,7 +230,7 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
         (["TEXT", "--out", "run", "--topics", "1"], "--topics"),
         (["TEXT", "--out", "run", "--alpha", "-1"], "`alpha` must be finite and > 0, got -1.0."),
         (["TEXT", "--out", "run", "--beta", "0"], "`beta` must be finite and > 0"),
-        (["TEXT", "--out", "run", "--sampler", "foo"], "`sampler` must be one of 'auto'"),
+        (["TEXT", "--out", "run", "--sampler", "foo"], "--sampler must be one of 'auto'"),
         (["TEXT", "--out", "run", "--preset", "foo"], "`preset` must be one of 'patterson2013'"),
         (
             ["TEXT", "--out", "run", "--epochs", "1", "--steps", "3"],

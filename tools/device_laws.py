@@ -29,7 +29,7 @@ TESTS = [
 ]
 ONLY_CPU = ["tests/law/test_host_kernels.py"]
 LONGEST = (
-    *("default_laws", "device_laws", "event_laws", "exact_laws", "test_arrays", "recipe_laws"),
+    *("device_laws", "default_laws", "event_laws", "exact_laws", "test_arrays", "recipe_laws"),
     *("simplex_laws", "gaussian_laws", "test_posteriors", "grouped_laws"),
 )
 """Parts of names of files, the longest tests first; others follow."""

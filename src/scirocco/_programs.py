@@ -133,23 +133,31 @@ def setup_loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], P
     return lambda function: Program(function, static_argnums, _UNTRIED | _AS_GRAPH)
 
 
-def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
-    """A decorator for functions that consist of loops.
+def loop_program(*static_argnums: int, large: bool = False) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that consist of loops; `large`: over steps of many parameters.
 
     By default the host drives a loop on a GPU: it starts each kernel, and the call returns when the last one has
     started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
     time.
     """
-    return lambda function: Program(function, static_argnums, _AS_GRAPH)
+    return lambda function: Program(function, static_argnums, _AS_GRAPH | (_BY_LIBRARY if large else {}))
 
 
-_UNTRIED = {"xla_gpu_autotune_level": 0}
-_AS_GRAPH = {
+def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions with products of matrices of any size: the library's kernels are tried, no others."""
+    return lambda function: Program(function, static_argnums, _BY_LIBRARY)
+
+
+_UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}
+_AS_GRAPH: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
     ),
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
 }
+_BY_LIBRARY: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+"""XLA compiles dozens of kernels for each product to find the fastest, a minute for a transformer; those of cuBLAS
+exist already."""
 
 
 @functools.cache

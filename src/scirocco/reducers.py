@@ -27,6 +27,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks
+from scirocco._programs import library_program
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Params, PyTree
@@ -496,5 +497,5 @@ def _update(
 
 
 # compiled once for reducers of the same functions, whichever run they belong to
-_update_chain = jax.jit(_update)
-_update_chains = jax.jit(jax.vmap(_update, in_axes=(None, 0, 0, 0, None)))
+_update_chain = library_program()(_update)
+_update_chains = library_program()(jax.vmap(_update, in_axes=(None, 0, 0, 0, None)))

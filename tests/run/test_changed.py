@@ -124,6 +124,26 @@ def test_another_kind_of_device_is_stated(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.asarray(rest.draws), whole.draws, rtol=1e-4, atol=1e-5)
 
 
+def test_many_parameters_are_recognised_without_their_values(tmp_path, monkeypatch, seed):
+    """A record has two numbers per leaf in place of a position as large as a draw."""
+    monkeypatch.setattr(encoding, "_MANY_PARAMETERS", 3)
+    monkeypatch.setattr(encoding, "_MAX_ARRAY_BYTES", 8)
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu[0] * mu[3]) ** 2, lambda mu: -0.5 * mu @ mu)
+    start = jnp.asarray(np.random.default_rng(seed).normal(3.0, 0.5, 4), jnp.float32)
+    given = {"sampler": sc.SGLD(1e-5), "estimator": sc.Minibatch(50), "progress": False}
+    whole = sc.sample(model, rows(), start, **given, num_samples=60)
+    sc.sample(model, rows(), start, **given, num_samples=20, store=tmp_path / "run")
+    probe = records.read(open_stored(tmp_path / "run"))[0].probe
+    found = encoding.decode(probe[0], "params")
+    assert set(probe[0]) == {"spread", "dtype", "shape"} and found.std() > 0
+    assert abs(found.mean() - start.mean()) < start.std()
+    other = sc.Model(lambda mu, x: -0.5 * (x - mu[0] * mu[3]) ** 2, lambda mu: -0.50001 * mu @ mu)
+    with pytest.raises(InvalidValueError, match="cannot be resumed with this model"):
+        sc.resume(tmp_path / "run", other, rows(), num_samples=60, progress=False)
+    rest = sc.resume(tmp_path / "run", model, rows(), num_samples=60, progress=False)
+    np.testing.assert_array_equal(np.asarray(rest.draws), whole.draws)
+
+
 def test_where_the_chain_is(path):
     """A difference that only the chain's own position shows."""
     _, reached = records.read(open_stored(path))

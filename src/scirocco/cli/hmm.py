@@ -251,6 +251,9 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
     ]
     print_wrapped("share: of time, in the long run; dwell: expected steps of a visit.")
     print_table("transitions", ["from", *(f"to {k}" for k in range(len(table)))], rows, right=(0,))
+    print_wrapped(
+        f"Every row: scirocco hmm predict {path} DATA --out FILE.csv. Pictures: scirocco report {path}."
+    )
 
 
 def _cell(row: Any, name: str) -> str:

@@ -293,7 +293,7 @@ def _escaped(name: str) -> str:
 
 
 def _write_csv(file: TextIO, pieces: Iterable[tuple[np.ndarray, ...]], names: Sequence[str] | None) -> None:
-    row, done = csv.writer(file).writerow, 0
+    row, done = csv.writer(file, lineterminator="\n").writerow, 0
     for tables in pieces:
         num_documents, num_topics = tables[0].shape
         if not done and len(tables) == 1:

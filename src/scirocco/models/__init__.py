@@ -11,6 +11,7 @@ from scirocco.models.glmm import GLMM
 from scirocco.models.graph import MixedMembership, StochasticBlockModel, held_out_links
 from scirocco.models.hmm import HMM
 from scirocco.models.lda import LDA
+from scirocco.models.lda.correlated import CorrelatedTopics
 from scirocco.models.lda.describing import choose_topics
 from scirocco.models.lda.dynamic import DynamicTopics
 from scirocco.models.mixture import GaussianMixture
@@ -32,6 +33,7 @@ __all__ = [
     "GLMM",
     "HMM",
     "LDA",
+    "CorrelatedTopics",
     "DPMixture",
     "DynamicTopics",
     "GaussianMixture",
@@ -58,7 +60,7 @@ KINDS: dict[str, Any] = {
     for kind in (
         *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
         *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StochasticBlockModel),
-        *(MixedMembership, StudentRegression, DynamicTopics),
+        *(MixedMembership, StudentRegression, CorrelatedTopics, DynamicTopics),
     )
 }
 """The models by their names in records: a file names a model, never a module."""

@@ -211,8 +211,7 @@ def _advance_all(
     return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
 
 
-@loop_program(0, 1, 2, 3, 4)
-def _advance_all_by_draws(
+def _all_by_draws(
     model: Posterior,
     keep_gradients: bool,
     capacity: int,
@@ -230,6 +229,10 @@ def _advance_all_by_draws(
         state, chunk = jax.tree.map(lambda leaf: leaf[None], one(only))
         return state._replace(number=state.number[0]), chunk
     return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
+
+
+_advance_all_by_draws = loop_program(0, 1, 2, 3, 4)(_all_by_draws)
+_advance_large_by_draws = loop_program(0, 1, 2, 3, 4, large=True)(_all_by_draws)
 
 
 class _Made(NamedTuple):
@@ -269,6 +272,8 @@ class VectorizedChains(DeviceChains):
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
         self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
+        large = _tree.size(start.position) >= loop._LONG_STEP
+        self._program = _advance_large_by_draws if large else _advance_all_by_draws
         capacity = buffer_capacity(start.position, keeping.gradients_in_loop, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
@@ -351,7 +356,7 @@ class VectorizedChains(DeviceChains):
         pace = self._pace if thin == NEVER else self._pace._replace(every=thin)
         parts, count = self._parts, np.int32(num_steps)
         # compiled in this thread, whose settings of JAX apply
-        program = _advance_all_by_draws.lower(*self._static, pace, parts, self.states, count).compile()
+        program = self._program.lower(*self._static, pace, parts, self.states, count).compile()
         begin = self.states if before is None else None
 
         def make() -> _Made:

@@ -11,6 +11,7 @@ import base64
 import dataclasses
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -92,6 +93,8 @@ def decode(written: Any, name: str) -> Any:
     if "array" in written:
         content = np.frombuffer(base64.b64decode(written["array"]), np.dtype(written["dtype"]))
         return content.reshape(written["shape"])
+    if "spread" in written:
+        return _spread(*written["spread"], tuple(written["shape"]), np.dtype(written["dtype"]))
     if "class" in written:
         own = written.get("module")
         cls = _known().get(written["class"]) if own is None else _own(own, written["class"])
@@ -163,6 +166,37 @@ def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
+
+
+def point(position: Params) -> list[Any]:
+    """Where a model is recognised: at this position, or for many parameters at one of the same mean and spread.
+
+    A position as large as a draw has no place in a record; the other one is written as two numbers per leaf.
+    """
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(position)]
+    if _tree.size(position) <= _MANY_PARAMETERS:
+        return [encode(leaf) for leaf in leaves]
+    return [
+        {
+            "spread": [float(leaf.mean(dtype=np.float64)), float(leaf.std(dtype=np.float64))],
+            "dtype": leaf.dtype.str,
+            "shape": list(leaf.shape),
+        }
+        for leaf in leaves
+    ]
+
+
+def point_of(position: Params) -> Params:
+    """The point that `point` writes."""
+    leaves = [jnp.asarray(decode(leaf, "params")) for leaf in point(position)]
+    return jax.tree.unflatten(jax.tree.structure(position), leaves)
+
+
+def _spread(mean: float, deviation: float, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Numbers of this mean and standard deviation, the same on every machine."""
+    steps = np.arange(math.prod(shape), dtype=np.uint32) * np.uint32(2_654_435_761)
+    uniform = steps.astype(np.int32).astype(np.float32) * np.float32(2.0**-31)
+    return (mean + math.sqrt(3.0) * deviation * uniform).astype(dtype).reshape(shape)
 
 
 def model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[list[float]]]:

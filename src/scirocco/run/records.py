@@ -204,7 +204,7 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
     plan, position = request.plan, ready.start.position
     estimator = ready.estimator if request.estimator.is_open else request.estimator
     params = jax.eval_shape(problem.model.constrain, position)
-    rows = probe_rows(problem.source)
+    rows, point = probe_rows(problem.source), encoding.point_of(position)
     traced = plan.keeping.reducing.traced.items()
     return Record(
         configuration=configuration,
@@ -215,9 +215,9 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
         structure=encoding.structure(params),
         position=leaves_spec(position),
         params=leaves_spec(params),
-        model_values=encoding.model_values(problem.model, position, rows),
-        program=encoding.program(problem.model, position, rows),
-        probe=[encoding.encode(np.asarray(leaf)) for leaf in jax.tree.leaves(position)],
+        model_values=encoding.model_values(problem.model, point, rows),
+        program=encoding.program(problem.model, point, rows),
+        probe=encoding.point(position),
         report=plain(ready.report),
         traces=trace_specs({name: jax.eval_shape(function, params) for name, function in traced}),
         reducers=plan.keeping.reducing.names,

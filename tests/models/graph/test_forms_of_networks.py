@@ -128,6 +128,13 @@ def test_tables_and_series_in_files(tmp_path):
         (tmp_path / "head.csv").write_text("a,b\n")
         with pytest.raises(InvalidValueError, match=words):
             read_table(path, columns)
+    dated = "user,date,visits\n" + "".join(f"{u},2021-03-0{d},{d}\n" for d in (1, 2, 3) for u in "ab")
+    place.write_text(dated)
+    with pytest.warns(sc.errors.SciroccoWarning, match="column 'date' has times, and is left out"):
+        assert read_series(place, "user").values.tolist() == [1, 2, 3] * 2
+    place.write_text(dated + "a,2021-03-02,1\n")
+    with pytest.raises(InvalidValueError, match="'date' decreases in row 6"):
+        read_series(place, "user")
     with pytest.raises(InvalidTypeError, match="got dates or times"):
         read_series(np.array(["2020-01-01"], "datetime64[D]"))
 

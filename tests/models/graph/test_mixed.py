@@ -9,7 +9,7 @@ import pytest
 
 import scirocco as sc
 from scirocco import report
-from scirocco.errors import InvalidValueError
+from scirocco.errors import DivergenceError, InvalidValueError
 
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
 
@@ -188,6 +188,10 @@ def test_communities_are_found_stored_resumed_and_reported(tmp_path):
     assert whole.co_membership([(0, 1)])[0] > whole.co_membership([(0, 29)])[0]
     pairs, counts = sc.models.held_out_links(GRAPH, 0.2, nodes=30)
     assert 0.5 < whole.auc(pairs, counts) <= 1 < whole.perplexity(pairs, counts)
+    p, known = whole.predict_proba(pairs), np.asarray(counts) > 0  # as many linked pairs as others
+    given = 0.8 * p / (0.8 * p + 0.2 * (1 - p))
+    expected = np.log(np.where(known, given, 1 - given)).mean()
+    assert whole.score(pairs, counts, density=0.2) == pytest.approx(expected)
     whole.save(tmp_path / "saved")
     assert sc.models.load(tmp_path / "saved").get_params() == whole.get_params()
     report.show(whole, tmp_path / "page.html")
@@ -260,6 +264,9 @@ def test_bad_settings_are_refused_and_labels_do_not_matter():
             sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(
                 GRAPH, progress=False, nodes=30
             )
+    for options in ({}, {"degree_corrected": False}):
+        with pytest.raises(DivergenceError, match="ten times smaller"):
+            fitted(sampler="sgrld", step_size=10.0, **options)
     rng = np.random.default_rng(0)
     pi = np.eye(3)[np.arange(30) % 3] + 0.1
     raw = {"weights": pi * rng.gamma(9.0, size=(2, 4, 30, 3)), "shares": np.tile([0.5, 0.3, 0.2], (2, 4, 1))}

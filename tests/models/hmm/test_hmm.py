@@ -252,6 +252,19 @@ def test_emissions_are_chosen_from_the_series():
             assert found.kind == kind, (kind, series, options)
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+def test_figures_show_the_states_of_the_first_series(kind, models):
+    pytest.importorskip("matplotlib", reason="needs matplotlib (the extra `plot`)")
+    series = (
+        [X[:30], X[30:50]] if kind == "gaussian" else [np.array([*LABELS[:29], None], object), LABELS[30:50]]
+    )
+    top, below = models[kind].plot(series).axes
+    shown = top.collections[0].get_array().ravel()
+    np.testing.assert_array_equal(shown, models[kind].predict(series)[0])
+    assert top.get_title(loc="left") == "the first series, the first 30 of 50 observations"
+    assert np.isnan(top.lines[0].get_ydata()[-1]) == (kind == "categorical") and len(below.patches) == 2
+
+
 def test_presets(tmp_path):
     """A schedule is stored and loaded, too."""
     for name, sampler in (("baker2018", "scir"), ("barile2024", "scir_cv"), ("aicher2019", "sgrld")):

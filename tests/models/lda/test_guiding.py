@@ -127,6 +127,14 @@ def test_learned_parameters_have_the_exact_law(seed):
     assert np.abs((means.mean(axis=0) - exact) / (means.std(axis=0, ddof=1) / np.sqrt(60))).max() < 5
 
 
+def test_topics_of_seed_words_are_free_unless_they_are_labels():
+    corpus = as_corpus(DOCUMENTS, WORDS)
+    guide = guiding.guide({"sport": ["ball"], "vote": ["vote"]}, 1, ["vote", "news", None, "vote"], corpus, 4)
+    assert guide.names == ("sport", "vote", "news")
+    parts = [guide.topics[guide.offsets[d] : guide.offsets[d + 1]].tolist() for d in range(4)]
+    assert parts == [[0, 1, 3], [0, 2, 3], [0, 1, 2, 3], [0, 1, 3]]
+
+
 def test_named_topics_are_stored_and_resumed(seed, tmp_path):
     """Names come first, in the order of seed words and labels; a model that is loaded continues with them."""
     rng = np.random.default_rng(seed)

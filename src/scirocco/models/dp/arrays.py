@@ -8,8 +8,8 @@ A step is that of `slices` with sampler "gibbs": given labels z,
 4. slices u_i ~ U(0, ω_{z_i}) of all rows, and z_i ∝ f(x_i | θ_j) over ω_j ≥ u_i.
 
 The number of components is that of the arrays. If the rest of the stick is not below all slices, nothing of the step is
-kept, and it is made again with twice as many: a number depends only on (chain, step, row or component), so the
-components of before come again and more follow. Sticks and components of counts are kept as logarithms.
+kept, and it is repeated with twice as many: a number depends only on (chain, step, row or component), so the first
+components are the same, and more follow. Sticks and components of counts are kept as logarithms.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from scirocco.types import Array
 _TOO_MANY = 1 << 16
 _AT_ONCE = 1 << 26
 """Numbers of the largest arrays (rows x components) of a step."""
-_LOOK = 64
-"""Steps after which the number of components may be made smaller."""
+_LOOK = 1_024
+"""Steps after which the number of components may be made smaller, which compiles another program."""
 _SHORTEST = 4
 """Length of the shortest rows of counts; the next lengths are four times as long."""
 _STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS, _ORDER = range(
@@ -248,16 +248,17 @@ class ArraySlices:
         prior = settings.concentration
         self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0), np.float32)
         self._words = np.random.SeedSequence(seed).generate_state(2, np.uint32)
+        made: Counts | Normals
         if isinstance(rows, CountRows):
             self._order, made = _blocks(rows, family)
         else:
             self._order, made = np.arange(rows.num_rows), _normals(rows, family)
-        self._rows = jax.device_put(made)
+        self._rows = made
         labels = rng.integers(0, settings.initial_clusters, rows.num_rows).astype(np.int32)
         capacity = _enough(rows.num_rows, settings.initial_clusters)
         self._begin(labels[self._order], first_concentration(prior), capacity)
 
-    def _begin(self, labels: Any, alpha: float, capacity: int) -> None:
+    def _begin(self, labels: Any, alpha: Any, capacity: int) -> None:
         """A state with room for so many components, whose weights and parameters are not drawn yet."""
         capacity = _power(capacity)
         shapes = jax.eval_shape(
@@ -277,7 +278,7 @@ class ArraySlices:
         """Make steps, of which `step` is the number of the first."""
         end = step + num_steps
         while step < end:
-            if step % _LOOK == 0:
+            if step and step % _LOOK == 0:
                 self._make_smaller()
             count = min(end, (step // _LOOK + 1) * _LOOK) - step
             counts = (np.uint32(step), np.int32(count))
@@ -296,7 +297,8 @@ class ArraySlices:
     def _make_smaller(self) -> None:
         """Drop components that will not be needed; it depends on the state alone, not on how steps are grouped."""
         wanted = _power(_enough(len(self._order), self.num_clusters))
-        if wanted < len(self._sizes) and not self._sizes[wanted:].any():
+        pays = len(self._order) * len(self._sizes) >= _AT_ONCE
+        if pays and wanted < len(self._sizes) and not self._sizes[wanted:].any():
             labels, alpha, weights, parameters = self._state
             kept = jax.tree.map(lambda leaf: leaf[:wanted], (weights, parameters))
             self._state, self._sizes = State(labels, alpha, *kept), self._sizes[:wanted]
@@ -366,9 +368,11 @@ def _blocks(rows: CountRows, family: Any) -> tuple[np.ndarray, Counts]:
             blocks.append((rows.indices[places], np.where(used, rows.counts[places], 0)))
             order.append(chosen)
         least, longest = longest, 4 * longest
-    return np.concatenate(order), Counts(tuple(blocks), np.float32(family.prior), family.width)
+    return np.concatenate(order), Counts(
+        jax.device_put(tuple(blocks)), jnp.float32(family.prior), family.width
+    )
 
 
 def _normals(rows: Any, family: Any) -> Normals:
     numbers = (family.kernel_data(rows)[0], family.strength, family.shape, np.array(family.rate))
-    return Normals(*(np.asarray(part, np.float32) for part in numbers))
+    return Normals(*(jnp.asarray(part, jnp.float32) for part in numbers))

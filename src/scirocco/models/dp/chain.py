@@ -81,6 +81,7 @@ class MixtureChain:
         refresh = None
         if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
             refresh = self._rows(0, self.settings.refresh_size, self.step, MixturePurpose.REFRESH)
+        assert isinstance(self.engine, Slices)
         self.engine.step(batch, self._words, refresh, self.step)
 
     def _rows(self, first: int, count: int, order: int, purpose: int) -> Array:

@@ -221,12 +221,12 @@ class DPMixture(fits.Conventions, Results):
             fit.warn_if_large("Reduce `keep_clusters` or `num_samples`, or pass a `store`.")
 
         def as_stored(was: dict[str, Any]) -> fits.Fit:
-            """A run that was begun on the CPU stays there."""
+            """A run that was started on the CPU stays there."""
             if "device" in was or not settings.by_arrays:
                 return asked
             if self.device != "auto":
                 raise InvalidValueError(
-                    f'the run in {store} was begun with the compiled kernels of the CPU: resume it with device="cpu" '
+                    f'the run in {store} was started with the compiled kernels of the CPU: resume it with device="cpu" '
                     f'or "auto", not "{self.device}".'
                 )
             on_host = dataclasses.replace(settings, device=given.HOST)

@@ -98,13 +98,27 @@ class LinkResults:
         found: Array = np.log(np.maximum(_average(masses(), len(numbers)), 1e-300))
         return found
 
-    def score(self, pairs: Any, counts: Any) -> float:
-        """Mean of `log_predictive` over pairs that were held out."""
-        return float(self.log_predictive(pairs, counts).mean())
+    def score(self, pairs: Any, counts: Any, density: float | None = None) -> float:
+        """Mean of `log_predictive` over pairs that were held out.
 
-    def perplexity(self, pairs: Any, counts: Any) -> float:
+        Pairs of `held_out_links` are linked far more often than those of the network, so that probabilities which are
+        too large have a good score, ½ for all pairs the best of all constants. With `density`, the share of linked
+        pairs in the network, the score is that of the probability of a link given how pairs were chosen; the best
+        constant is then the density.
+        """
+        if density is None:
+            return float(self.log_predictive(pairs, counts).mean())
+        if not 0 < density < 1:
+            raise InvalidValueError(f"`density` must be between 0 and 1, got {density!r}.")
+        linked = np.asarray(counts) > 0
+        share = np.clip(linked.mean(), 1e-12, 1 - 1e-12)
+        p = np.clip(self.predict_proba(pairs), 1e-300, 1 - 1e-12)
+        odds = p / (1 - p) * (1 - density) / density * share / (1 - share)
+        return float(-np.log1p(np.where(linked, 1 / odds, odds)).mean())
+
+    def perplexity(self, pairs: Any, counts: Any, density: float | None = None) -> float:
         """exp(-score): 1 is perfect."""
-        return float(np.exp(-self.score(pairs, counts)))
+        return float(np.exp(-self.score(pairs, counts, density)))
 
     def auc(self, pairs: Any, counts: Any) -> float:
         """Probability that a linked pair is ranked above one that is not (area under the ROC curve)."""

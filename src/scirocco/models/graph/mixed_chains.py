@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _extras
+from scirocco.errors import DivergenceError
 from scirocco.models.fits.chains import BlockPurpose
 from scirocco.models.graph.edges import Array
 from scirocco.models.graph.gibbs import (
@@ -32,7 +33,7 @@ from scirocco.models.graph.gibbs import (
 from scirocco.models.graph.starts import clusters, embedding
 
 _REFRESH = 20  # passes between two references of control variates
-_STREAMS = 16
+_STREAMS, _LARGEST = 16, 1e30
 
 
 @functools.cache
@@ -359,6 +360,7 @@ class LangevinChain(MixedChain):
             self._is_exact,
             seed_words(self._words(BlockPurpose.BLOCKS)),
         )
+        check_finite(self.sums)
 
     def _draw_matrix(self) -> None:
         if not len(self.sums):  # the start
@@ -417,6 +419,15 @@ def tables(weights: Array, matrix: Array, receive: Array) -> tuple[Array, Array]
         return to, nobody
     fro = np.ascontiguousarray(weights @ matrix) if matrix.size else weights.copy()
     return to * receive[:, None], fro
+
+
+def check_finite(sums: Array) -> None:
+    """Raise an error if weights, whose sums by community are given, are NaN, too large, or all of them too small."""
+    if not np.all(sums < _LARGEST) or sums.sum() < 1 / _LARGEST:
+        raise DivergenceError(
+            "the weights of nodes diverged (NaN, inf or 0): the step size is too large for this sampler. Try a "
+            '`step_size` ten times smaller, or sampler="scir", which is stable for any step size.'
+        )
 
 
 def grown(known: Array, net: Network) -> Array:

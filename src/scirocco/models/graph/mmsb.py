@@ -281,6 +281,7 @@ class RoleLangevinChain(RoleChain):
             self._marks,
             seed_words(self._words(BlockPurpose.BLOCKS)),
         )
+        mixed_chains.check_finite(self.theta.sum(axis=0))
 
     def _update_matrix(self, number: int) -> None:
         """Move B = θ₁ / (θ₁ + θ₀) with the counts of this pass."""

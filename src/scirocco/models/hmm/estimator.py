@@ -176,7 +176,8 @@ class HMM(fits.Conventions, Results):
         series
             One series (time,) or (time, columns), a list of series of any lengths, or a data frame (or a CSV, text,
             Parquet, Arrow or .npy file) whose columns are the observations. NaN (None for labels) is a missing
-            observation, which is integrated out; a row with NaN in some columns only raises an error.
+            observation, which is integrated out; a row with NaN in some columns only raises an error. If the first of
+            several columns has times, it is left out; they must not decrease.
         y
             Ignored.
         by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from scirocco.models.hmm.emissions import Emission, Encoded
 from scirocco.models.hmm.gibbs import Parameters, kernels, log_likelihoods, stationary
 from scirocco.models.hmm.series import Array, Given, SeriesLike, read
 from scirocco.run.result import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MOST_DRAWS, _LEAST_DRAWS, _MOST_WORK = 200, 20, 20_000_000
 _PATHS = 4_000
@@ -192,6 +195,16 @@ class Results:
         """The most probable state at each time given the whole series: (time,), or a list of such arrays."""
         given, data = self._read(series, by)
         return given.shaped(self._shares(given, data).argmax(axis=1))
+
+    def plot(self, series: SeriesLike, by: Any = None) -> Figure:
+        """A matplotlib figure: the first series with the colours of its most probable states, and their probabilities.
+
+        At most 5,000 observations are drawn. Save it with `figure.savefig("states.pdf")`.
+        """
+        from scirocco.models.hmm import view
+
+        given, data = self._read(series, by)
+        return view.plot(given, self._shares(given, data), self.observed_)
 
     def _shares(self, given: Given, data: Encoded) -> Array:
         begins, ends = given.bounds[:-1], given.bounds[1:]

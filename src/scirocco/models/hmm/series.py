@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scirocco import _checks
 from scirocco.data.values import Frame, Sparse, as_numpy, missing
 from scirocco.data.values import Series as Column
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -16,6 +18,7 @@ from scirocco.models.inputs.files import read_table
 Array = np.ndarray[Any, np.dtype[Any]]
 SeriesLike = ArrayLike | Frame | list[Any] | tuple[Any, ...] | str | os.PathLike[str]
 """One series (time,) or (time, columns), a list of them, a data frame, or a file with a table."""
+_DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)?$")
 
 
 class Given(NamedTuple):
@@ -121,6 +124,10 @@ def _table(table: Frame, by: Any) -> Given:
     if not names:
         raise InvalidValueError("the table has no column of observations.")
     columns = [as_numpy(table[name], f"column {name!r}") for name in names]
+    if len(columns) > 1 and (times := _times(columns[0])) is not None:
+        _check_order(times, ids, names[0])
+        _checks.warn(f"column {names[0]!r} has times, and is left out: rows are in the order of time.")
+        names, columns = names[1:], columns[1:]
     if len(columns) > 1:
         for name, column in zip(names, columns, strict=True):
             _check_number(column, name, names)
@@ -129,6 +136,35 @@ def _table(table: Frame, by: Any) -> Given:
     if ids is None:
         return Given(values, np.array([0, len(values)]), None, False, told)
     return _grouped(values, ids, told)
+
+
+def _times(column: Array) -> Array | None:
+    """A column of times: dates of NumPy, or texts such as 2021-03-04; None if it is not one."""
+    if column.dtype.kind in "mM":
+        return column
+    if column.dtype.kind not in "OU" or not all(
+        isinstance(value, str) and _DATE.match(value) for value in column
+    ):
+        return None
+    try:
+        return column.astype("U").astype("datetime64[s]")
+    except ValueError:  # 2021-13-01
+        return None
+
+
+def _check_order(times: Array, ids: Array | None, name: Any) -> None:
+    """Times of a series must not decrease."""
+    rows = (
+        np.arange(len(times))
+        if ids is None
+        else np.argsort(np.unique(ids, return_inverse=True)[1], kind="stable")
+    )
+    same = np.ones(len(rows) - 1, bool) if ids is None else ids[rows[1:]] == ids[rows[:-1]]
+    bad = np.flatnonzero(same & (times[rows[1:]] < times[rows[:-1]]))
+    if bad.size:
+        raise InvalidValueError(
+            f"the rows must be in the order of time, but {name!r} decreases in row {rows[bad[0] + 1]}. Sort the table."
+        )
 
 
 def _check_number(column: Array, name: Any, names: list[Any]) -> None:

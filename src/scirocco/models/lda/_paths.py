@@ -2,8 +2,10 @@ r"""Compiled draws of Gaussian vectors given Poisson counts, which softmax model
 
 Counts n of a softmax of x have the log likelihood Σ n_t x_t - N log Σ e^{x_t}. With u ~ Gamma(N, rate Σ e^x) it becomes
 Σ n_t x_t - u e^{x_t}: given u, entries are independent Poisson counts with exposure u. A row x ~ N(μ, P⁻¹) is then
-drawn by elliptical slice sampling around a Gaussian m, A⁻¹ that is a function of n and u alone: m is the mode after a
-few Newton steps, A = P + D. Exact for any m and A, with no step size.
+drawn by elliptical slice sampling (Nishihara, Murray & Adams 2014) around a t distribution with the location m and the
+precision A, which are functions of n and u alone: m is the mode after a few Newton steps, A = P + D. It is exact for
+any m and A, and has no step size. The tails of a t distribution are heavier than those of x, so that a row that is far
+from m after a change of its counts comes back at once; around a Gaussian it would not.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import cached_for, called, normal, stream, uniform
+from scirocco.diffusions.host._variates import gamma
 
 kept = cached_for(__file__)
 _NEWTON, _LARGEST_STEP, _CLOSE = 12, 2.0, 1e-3
 _MOST_TURNS = 200
+_FREEDOM = 6.0  # of the t distribution
 
 
 @called
@@ -100,9 +104,11 @@ def _mode(
 
 
 @called
-def _rest(x: np.ndarray, tilt: np.ndarray, exposure: np.ndarray, m: np.ndarray, added: np.ndarray) -> float:
-    """Log of the target over the Gaussian (m, P + diag(added)), up to a constant."""
-    total = 0.0
+def _rest(
+    x: np.ndarray, tilt: np.ndarray, exposure: np.ndarray, m: np.ndarray, added: np.ndarray, square: float
+) -> float:
+    """Log of the target over the t distribution, up to a constant; `square` is (x - m)ᵀ (P + diag(added)) (x - m)."""
+    total = 0.5 * (_FREEDOM + x.size) * math.log1p(square / _FREEDOM) - 0.5 * square
     for t in range(x.size):
         away = x[t] - m[t]
         total += tilt[t] * x[t] - exposure[t] * math.exp(x[t]) + 0.5 * added[t] * away * away
@@ -137,7 +143,7 @@ def draw_rows(
         s0, s1 = stream(seed[0], seed[1], uint64(row))
         _mode(held, u, mean, precision, band, m, rates, slope, factor)
         for t in range(n):
-            rates[t] = min(u[t] * math.exp(m[t]), held[t] + 0.5)
+            rates[t] = u[t] * math.exp(m[t])
             slope[t] = mean[t] - m[t]
         _factorise(precision, rates, band, factor)
         _times(precision, band, slope, tilt)
@@ -145,8 +151,23 @@ def draw_rows(
             tilt[t] += held[t]
             s0, s1, other[t] = normal(s0, s1)
         _solve_upper(factor, band, other)
+        here, cross, there = 0.0, 0.0, 0.0  # squares of x - m and of the other point, and their product
+        for t in range(n):
+            near, far = 0.0, 0.0
+            for k in range(t, min(n, t + band + 1)):  # row t of Lᵀ
+                near += factor[k, t] * (now[k] - m[k])
+                far += factor[k, t] * other[k]
+            here += near * near
+            cross += near * far
+            there += far * far
+        s0, s1, scale = gamma(s0, s1, 0.5 * (_FREEDOM + n))
+        scale = math.sqrt(0.5 * (_FREEDOM + here) / scale)
+        cross *= scale
+        there *= scale * scale
+        for t in range(n):
+            other[t] *= scale
         s0, s1, level = uniform(s0, s1)
-        level = math.log(level) + _rest(now, tilt, u, m, rates)
+        level = math.log(level) + _rest(now, tilt, u, m, rates, here)
         s0, s1, angle = uniform(s0, s1)
         angle *= 2.0 * math.pi
         low, high = angle - 2.0 * math.pi, angle
@@ -154,7 +175,8 @@ def draw_rows(
             cosine, sine = math.cos(angle), math.sin(angle)
             for t in range(n):
                 trial[t] = m[t] + cosine * (now[t] - m[t]) + sine * other[t]
-            if _rest(trial, tilt, u, m, rates) > level:
+            square = cosine * cosine * here + 2.0 * cosine * sine * cross + sine * sine * there
+            if _rest(trial, tilt, u, m, rates, max(square, 0.0)) > level:
                 for t in range(n):
                     now[t] = trial[t]
                 break
@@ -164,3 +186,35 @@ def draw_rows(
                 high = angle
             s0, s1, angle = uniform(s0, s1)
             angle = low + (high - low) * angle
+
+
+@kept
+def draw_topics(
+    begins: np.ndarray,
+    tokens: np.ndarray,
+    shares: np.ndarray,
+    weights: np.ndarray,
+    z: np.ndarray,
+    inside: np.ndarray,
+    seed: tuple[uint64, uint64],
+    first: int,
+    last: int,
+) -> None:
+    """Topics z of the tokens of some documents, P(z = k) ∝ shares_dk weights_wk, and their counts `inside`."""
+    num_topics = shares.shape[1]
+    sums = np.empty(num_topics)
+    for d in range(first, last):
+        s0, s1 = stream(seed[0], seed[1], uint64(d))
+        inside[d] = 0.0
+        for i in range(begins[d], begins[d + 1]):
+            total = 0.0
+            for k in range(num_topics):
+                total += shares[d, k] * weights[tokens[i], k]
+                sums[k] = total
+            s0, s1, point = uniform(s0, s1)
+            point *= total
+            topic = 0
+            while topic < num_topics - 1 and sums[topic] <= point:
+                topic += 1
+            z[i] = topic
+            inside[d, topic] += 1.0

@@ -57,6 +57,7 @@ class CollapsedChain:
         self._padded: np.ndarray
         self._groups: WordGroups | None
         self._layout: Layout | None = None
+        self._inside = np.empty((0, 0), np.int32)  # n_dk of a batch
         self._set_table(np.zeros((corpus.vocabulary_size, width), np.int32))
         if guide is not None:
             guide.add_to(self.table, self.totals)
@@ -135,7 +136,10 @@ class CollapsedChain:
         first: tuple[np.ndarray, ...]
         last: tuple[Any, ...] = ()
         if self._width <= _MOST_DENSE:
-            inside = np.empty((len(layout.documents), self._padded.shape[1]), np.int32)
+            shape = (len(layout.documents), self._padded.shape[1])
+            if self._inside.shape != shape:
+                self._inside = np.empty(shape, np.int32)
+            inside = self._inside
             kernel, first = _dense().dense_documents, (inside, self._padded)
             groups.over_documents(
                 lambda *part: _dense().count_topics(

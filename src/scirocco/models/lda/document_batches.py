@@ -17,6 +17,7 @@ from scirocco.models.lda.streams import DocumentStream, Rows
 
 Growth = tuple[tuple[int, int], ...]
 """Stages (documents, passes) before all documents are used."""
+_MOST_KEPT = 1 << 22  # entries of a batch with all documents that is kept
 
 
 class Delivery(NamedTuple):
@@ -42,6 +43,7 @@ class CorpusBatches:
         """Whether each document is used exactly once."""
         self._ends = np.cumsum([passes for _, passes in growth], dtype=np.int64)
         self._order = self._shuffled()
+        self._whole: Delivery | None = None
 
     @property
     def growing(self) -> bool:
@@ -95,8 +97,20 @@ class CorpusBatches:
             if self.place == len(self._order):
                 self.epoch, self.place = self.epoch + 1, 0
                 self._order = self._shuffled()
+        if len(parts) == 1 and len(parts[0]) == self.num_documents:
+            return self._everything()
         chosen = np.unique(np.concatenate(parts)) if len(parts) > 1 else np.sort(parts[0])
         return Delivery(chosen, self.corpus.take_csr(chosen))
+
+    def _everything(self) -> Delivery:
+        """All documents; kept if they are few."""
+        if self._whole is not None:
+            return self._whole
+        chosen = np.arange(self.num_documents)
+        whole = Delivery(chosen, self.corpus.take_csr(chosen))
+        if len(whole.rows[1]) <= _MOST_KEPT:
+            self._whole = whole
+        return whole
 
     def reference(self, count: int, step: int) -> Delivery:
         """Random documents for a reference; the order of the batches does not change."""

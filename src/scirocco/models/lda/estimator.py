@@ -14,19 +14,18 @@ from scirocco import _checks
 from scirocco.models import fits
 from scirocco.models.fits.conventions import StepSize, new_names
 from scirocco.models.lda import chain as chains
-from scirocco.models.lda import guiding, prediction, sharded
+from scirocco.models.lda import guiding, sharded
 from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.guiding import Guide, Labels, SeedWords
 from scirocco.models.lda.incremental import Incremental
 from scirocco.models.lda.readers import Vocabulary
-from scirocco.models.lda.results import all_rows, fold_in
 from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
-from scirocco.models.lda.texts import column_of, open_corpus
+from scirocco.models.lda.texts import column_of
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.view import View
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, Report, as_callbacks
+from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 from scirocco.types import PyTree
 
@@ -220,7 +219,7 @@ class LDA(fits.Conventions, Incremental):
         labels
             For each document a label, a list of labels, or None (labelled LDA); or the name of the column of `X` that
             has them. Each label is a topic with this name, which only documents with the label have; they also have the
-            topics without a name. A document with None has all topics.
+            topics that are no label. A document with None has all topics.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
             documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
@@ -371,25 +370,6 @@ class LDA(fits.Conventions, Incremental):
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
-
-    def _watcher(
-        self,
-        validation: Documents,
-        corpus: Corpus | DocumentStream,
-        settings: Settings,
-        tokeniser: Tokeniser | None,
-    ) -> Callback:
-        known = corpus.vocabulary or corpus.vocabulary_size
-        seen, hidden = prediction.split(all_rows(open_corpus(validation, known, tokeniser=tokeniser).corpus))
-        prediction.check_hidden(hidden)
-        how = fold_in(settings.alpha, settings.num_threads, self.seed)
-
-        def watch(report: Report) -> dict[str, float] | None:
-            if report.draws is None or not report.draws["topics"].shape[1]:
-                return None
-            return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}
-
-        return watch
 
 
 def _chosen(

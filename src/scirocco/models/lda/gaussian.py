@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from scirocco import _checks
+from scirocco._extras import require
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError
 from scirocco.models import fits
@@ -29,6 +30,8 @@ from scirocco.run.loading import load
 from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 
+START_PASSES = 40
+"""Passes of the LDA whose topics are the start of a chain."""
 _SECONDS, _LEAST_SWEEPS, _MOST_SWEEPS = 40.0, 200, 1_000
 _ADVICE = "Run them longer (num_steps), or fit fewer topics."
 
@@ -56,7 +59,7 @@ class GaussianTopics(fits.Conventions):
     _kind: ClassVar[fits.Kind]
     _takes_counts = True
     num_topics: int
-    alpha: Any
+    alpha: Any = None
     num_samples: int | None
     num_burnin: float
     thin: int | None
@@ -169,7 +172,7 @@ class GaussianTopics(fits.Conventions):
 
     def _as_lda(self, topics: np.ndarray) -> LDA:
         """An `LDA` with these draws (draw, topic, word): top words, intervals, documents, scores."""
-        options = {"alpha": self.alpha} if np.ndim(self.alpha) or self.alpha else {}
+        options = {} if self.alpha is None else {"alpha": self.alpha}
         model = LDA(topics.shape[1], seed=self.seed, num_threads=self.num_threads, **options)
         model.tokeniser, model.tokeniser_, model.run_ = self.tokeniser, self.tokeniser_, None
         model._keep({"topics": topics[None]}, {})
@@ -213,3 +216,11 @@ class GaussianTopics(fits.Conventions):
 
 
 Callbacks = Sequence[Callback]
+
+
+def kernels() -> Any:
+    """Import the compiled kernels when they are first needed."""
+    require("numba", "topic models with Gaussian parts")
+    from scirocco.models.lda import _paths
+
+    return _paths

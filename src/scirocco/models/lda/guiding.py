@@ -2,7 +2,7 @@ r"""Topics that are known in part: seed words, and labels of documents.
 
 A seed word w of topic k has a larger Dirichlet parameter there, β + s with a whole number s: the same posterior as if
 the topic had s more tokens of the word. So s is added to the counts n_wk with which a chain begins, and every step
-remains exact. In a labelled document, only the topics of its labels and those without a name have α_k > 0. α
+remains exact. In a labelled document, only the topics of its labels and those of no label have α_k > 0. α
 and β can be learned in either case (`hyper`).
 """
 
@@ -135,9 +135,11 @@ def guide(
     counts = _prior_counts(seeds, weight, corpus.vocabulary)
     if given is None:
         return Guide(names, counts, np.zeros(0, np.int64), np.zeros(0, np.int32))
-    numbers, free = {name: k for k, name in enumerate(names)}, list(range(len(names), num_topics))
+    numbers = {name: k for k, name in enumerate(names)}
+    labelled = {numbers[name] for each in given for name in each}
+    free = [k for k in range(num_topics) if k not in labelled]
     topics = [
-        [*sorted(numbers[name] for name in each), *free] if each else list(range(num_topics))
+        sorted([*(numbers[name] for name in each), *free]) if each else list(range(num_topics))
         for each in given
     ]
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in topics])]).astype(np.int64)

@@ -8,15 +8,17 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.models.lda import chain as chains
-from scirocco.models.lda import continuing
+from scirocco.models.lda import continuing, prediction
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.readers import Vocabulary
-from scirocco.models.lda.results import Results
+from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import EXTENSIBLE, Settings, Size
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.texts import is_text, open_corpus
+from scirocco.models.lda.tokeniser import Tokeniser
+from scirocco.run.progress import Callback, Report
 from scirocco.run.result import Run
 
 _MANY = 1 << 40
@@ -170,3 +172,23 @@ class Incremental(Results):
         return continuing.start(
             self._reached, self._draws, self._stats, corpus, settings, num_chains, seed, guide
         )
+
+    def _watcher(
+        self,
+        validation: Documents,
+        corpus: Corpus | DocumentStream,
+        settings: Settings,
+        tokeniser: Tokeniser | None,
+    ) -> Callback:
+        """A callback that computes the perplexity of documents while the chains run."""
+        known = corpus.vocabulary or corpus.vocabulary_size
+        seen, hidden = prediction.split(all_rows(open_corpus(validation, known, tokeniser=tokeniser).corpus))
+        prediction.check_hidden(hidden)
+        how = fold_in(settings.alpha, settings.num_threads, self.seed)
+
+        def watch(report: Report) -> dict[str, float] | None:
+            if report.draws is None or not report.draws["topics"].shape[1]:
+                return None
+            return {"perplexity": prediction.perplexity(seen, hidden, report.draws["topics"][0, -1:], how)}
+
+        return watch

@@ -75,6 +75,33 @@ def paths(model: Any, num: int, chosen: Sequence[int] | None, interval: float) -
     return figure
 
 
+def correlations(
+    mean: np.ndarray, low: np.ndarray, high: np.ndarray, labels: Sequence[str], interval: float
+) -> Figure:
+    """A matrix of dots; see `CorrelatedTopics.plot_correlations`."""
+    count = len(mean)
+    clear = (low > 0) | (high < 0)
+    rows, columns = np.nonzero(np.tri(count, k=-1, dtype=bool))
+    size = np.where(clear, 220.0, 30.0)[rows, columns] * min(1.0, 12.0 / count)
+    most = max(np.abs(mean[rows, columns]).max(initial=0.0), 0.1)
+    names = [_short(f"{k}: {label}", 28) for k, label in enumerate(labels)]
+    with drawn_figure("plot_correlations()") as figure:
+        figure.set_size_inches(2.6 + 0.32 * count, 1.9 + 0.32 * count)
+        panel = figure.subplots()
+        dots = panel.scatter(
+            columns, rows, size, mean[rows, columns], cmap="RdBu_r", vmin=-most, vmax=most, linewidths=0
+        )
+        panel.set_xticks(range(count), names, fontsize=8, rotation=45, ha="right", rotation_mode="anchor")
+        panel.set_yticks(range(count), names, fontsize=8)
+        panel.set(xlim=(-0.6, count - 1.4), ylim=(count - 0.4, 0.4))
+        panel.tick_params(length=0)
+        bar = figure.colorbar(dots, shrink=0.6)
+        bar.set_label("correlation of log shares", fontsize=8)
+        bar.ax.tick_params(labelsize=7)
+        figure.supxlabel(f"small: the {interval:.0%} interval contains 0", fontsize=8, color="0.4")
+    return figure
+
+
 def _panels(
     figure: Figure, count: int, height: float, groups: np.ndarray, across: int = _ACROSS, width: float = 2.5
 ) -> list[Any]:

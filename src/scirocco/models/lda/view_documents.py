@@ -19,6 +19,7 @@ from scirocco.models.view import Seen, View, own_run, size_of, with_draws
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
+    from scirocco.models.lda.correlated import CorrelatedTopics
     from scirocco.models.lda.dynamic import DynamicTopics
 
 _INTERVAL = 0.9
@@ -106,12 +107,40 @@ def over_time(model: DynamicTopics, run: Run | None) -> View:
             Topic(k, None, None, tuple(Word(word, 0.0, 0.0, 0.0) for word in words.split(", ")))
             for k, words in enumerate(model.labels(6))
         ]
-        return [_by_group(listed, model.shares(level), ()), _words_over_time(model)]
+        return [_by_group(listed, model.shares(level), (), "time"), _words_over_time(model)]
 
     size = f"{len(model.times_)} time slices, {size_of(run, 'topics', len(model._orders[0]))}"
     return View(
         run, "DynamicTopics", size, with_draws(run, {**model._watched(), **stats}), about, sections=drawn
     )
+
+
+def of_correlations(model: CorrelatedTopics, run: Run | None) -> View:
+    """The report of a correlated model: topics, and the pairs that are correlated most."""
+    run = own_run(model, run)
+    model._check_fitted()
+    level = widest(run.num_chains * run.num_draws, _INTERVAL)
+
+    def drawn(seen: Seen) -> list[Section]:
+        mean, low, high = model.correlations(level)
+        names = [f"Topic {k}: {words}" for k, words in enumerate(model.labels(4))]
+        pairs = sorted(zip(*np.triu_indices(len(mean), 1), strict=True), key=lambda pair: -abs(mean[pair]))
+        rows = [
+            [names[j], names[k], *(f"{part[j, k]:.2f}" for part in (mean, low, high))]
+            for j, k in pairs[:_MOST_ROWS]
+        ]
+        listed = [[name, f"{share:.2%}"] for name, share in zip(names, model.shares_, strict=True)]
+        columns = ["topic", "other topic", "correlation", "low", "high"]
+        parts = [
+            sortable("topics", ["topic", "share"], listed, "Topics", (0,)),
+            paragraph(f"Correlations of centred log shares, with central {level:.0%} intervals."),
+            sortable("pairs", columns, rows, "Correlations between topics", (0, 1)),
+        ]
+        return [Section("correlations", "Topics and their correlations", join(parts))]
+
+    size = size_of(run, "topics", len(model._orders[0]))
+    about = "Diagnosed and plotted: correlations between topics, which are in one order in all chains."
+    return View(run, "CorrelatedTopics", size, with_draws(run, model._watched()), about, sections=drawn)
 
 
 def _words_over_time(model: DynamicTopics) -> Section:
@@ -130,7 +159,7 @@ def _words_over_time(model: DynamicTopics) -> Section:
     return Section("time", "Words over time", join([paragraph(words), table]))
 
 
-def _by_group(listed: list[Topic], found: GroupShares, names: Sequence[str]) -> Section:
+def _by_group(listed: list[Topic], found: GroupShares, names: Sequence[str], what: str = "group") -> Section:
     """The topics whose shares differ most between groups, and a table of all."""
     if len(found.groups) < 2:
         raise InvalidValueError("`groups` must have at least two different values.")
@@ -142,12 +171,12 @@ def _by_group(listed: list[Topic], found: GroupShares, names: Sequence[str]) -> 
     for topic in order[:_GROUP_CARDS]:
         k = topic.number
         ends = np.stack([found.low[largest, k], found.high[largest, k]], axis=1)
-        label = f"Shares of topic {k} by group"
+        label = f"Shares of topic {k} by {what}"
         chart = forest(labels, found.mean[largest, k], ends, ends, label, _first_words(topic))
         cards.append(tag("article", tag("h3", title_of(topic, names)), chart, class_="card"))
     words = (
-        f"Mean share of a topic in the documents of each group, with central {_INTERVAL:.0%} intervals: the topics "
-        "that differ most between groups, and all of them in the table."
+        f"Mean share of a topic in the documents of each {what}, with central {_INTERVAL:.0%} intervals: the topics "
+        f"that differ most between {what}s, and all of them in the table."
     )
     if len(largest) < len(found.groups):
         words += f" The {len(largest)} largest of {len(found.groups):,} groups are shown."
@@ -161,7 +190,7 @@ def _by_group(listed: list[Topic], found: GroupShares, names: Sequence[str]) -> 
         for topic in order
         for place, group in enumerate(largest)
     ][:_MOST_ROWS]
-    columns = ["group", "topic", "documents", "share", "low", "high"]
-    table: Html = sortable("by-group", columns, rows, "Shares of topics by group", (0, 1))
+    columns = [what, "topic", "documents", "share", "low", "high"]
+    table: Html = sortable("by-group", columns, rows, f"Shares of topics by {what}", (0, 1))
     parts = [paragraph(words), tag("div", *cards, class_="cards"), tag("h3", "All topics"), table]
-    return Section("groups", "Topics by group", join(parts))
+    return Section("groups", f"Topics by {what}", join(parts))

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco._extras import require
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models.fits.chains import TopicPurpose
@@ -24,10 +23,10 @@ from scirocco.models.lda import local
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import growth_steps
+from scirocco.models.lda.gaussian import START_PASSES, kernels
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays
 
-_START_PASSES = 40
 _SEED = 23
 _SMOOTHED = 0.1
 PRIORS = {"spread": (1.0, 4.0), "drift": (1.0, 0.02)}
@@ -86,7 +85,7 @@ class WalkChain:
         """Take the topics of tokens from a short chain of the model without time."""
         settings = self.task.settings
         chain = TopicChain(self.task.corpus, settings, self._seed, self.number)
-        chain.advance(growth_steps(settings.growth, settings.batch_size) + _START_PASSES)
+        chain.advance(growth_steps(settings.growth, settings.batch_size) + START_PASSES)
         for t, rows in enumerate(self.documents):
             self.z[t] = chain.engine._gather(rows)
         total = chain.engine.table.T.astype(np.float64) + _SMOOTHED
@@ -123,7 +122,7 @@ class WalkChain:
     def draw_topics(self) -> None:
         """The walks given the topics of all tokens, and their scales."""
         rng = self._generator(TopicPurpose.UPDATE)
-        precision, kernels = self.precision(), _kernels()
+        precision, run = self.precision(), kernels().draw_rows
         spread = np.linalg.cholesky(np.linalg.inv(precision)) / math.sqrt(self.x.shape[1])
         self.x -= self.x.mean(
             axis=1, keepdims=True
@@ -137,7 +136,7 @@ class WalkChain:
             held, u = self.counts[k], exposure[k : k + 1]
 
             def work(first: int, last: int, rows=rows, held=held, u=u, own=own) -> None:  # type: ignore[no-untyped-def]
-                kernels.draw_rows(rows, held, u, mean, precision, 1, own, first, last)
+                run(rows, held, u, mean, precision, 1, own, first, last)
 
             run_blocks(work, len(rows), self.threads)
         self._draw_scales(self._generator(TopicPurpose.HYPER))
@@ -206,11 +205,3 @@ class WalkChain:
         self.z = [part.copy() for part in np.split(state["memory"], ends)]
         self.scales, self.widths = state["numbers"][:2].copy(), state["numbers"][2:4].copy()
         self.step = int(state["numbers"][4])
-
-
-def _kernels() -> Any:
-    """Import the compiled kernels when they are first needed."""
-    require("numba", "dynamic topics")
-    from scirocco.models.lda import _paths
-
-    return _paths

@@ -24,7 +24,7 @@ from scirocco.diffusions.host._threads import available_cores, run_blocks
 
 _MOST_GROUPS = 16
 _BLOCK_TOKENS = 6_000  # of a block, about 0.3 ms: threads meet after each row of blocks
-_VISIT_TOKENS = 12  # of a document and a group: a visit has a cost of its own
+_VISIT_TOKENS = 8  # of a document and a group: a visit has a cost of its own
 LANES = 16
 """Topics in a vector of the dense kernel."""
 
@@ -39,7 +39,7 @@ def num_groups(num_tokens: int, num_documents: int) -> int:
     Examples
     --------
     >>> num_groups(20_000, 200), num_groups(400_000, 3_000), num_groups(1_000_000, 10_000), num_groups(10**6, 10**5)
-    (1, 8, 8, 2)
+    (1, 8, 12, 2)
     """
     by_work = math.isqrt(num_tokens // _BLOCK_TOKENS)
     by_visits = num_tokens // (_VISIT_TOKENS * max(num_documents, 1))
@@ -53,9 +53,9 @@ class Layout(NamedTuple):
     """Numbers of the documents in the corpus."""
     rows: tuple[Array, ...]
     """See `_collapsed_kernel.arrange`."""
-    bounds: Array
+    bounds: list[int]
     """Group i has the documents bounds[i] to bounds[i + 1] - 1."""
-    places: Array
+    places: list[list[int]]
     """The first entry of each block, (groups of documents, groups of words)."""
 
 
@@ -96,12 +96,12 @@ class WordGroups:
         ends = np.cumsum(begins[documents + 1] - begins[documents])
         total = int(ends[-1]) if num else 0
         inner = np.searchsorted(ends, total * np.arange(1, self.num) / self.num)
-        bounds = np.concatenate([[0], inner, [num]]).astype(np.int64)
-        layout = Layout(documents, arranged, bounds, np.empty((self.num, self.num), np.int64))
+        bounds = [0, *inner.tolist(), num]
+        layout = Layout(documents, arranged, bounds, [])
         self.over_documents(lambda *part: kernels.arrange(*given, *part, arranged), layout, threads)
         for i in range(self.num):
             sizes = arranged[0][:, bounds[i] : bounds[i + 1]].sum(axis=1, dtype=np.int64)
-            layout.places[i] = indptr[bounds[i]] + np.cumsum(sizes) - sizes
+            layout.places.append((indptr[bounds[i]] + np.cumsum(sizes) - sizes).tolist())
         return layout
 
     def over_documents(self, work: Callable[[int, int], object], layout: Layout, threads: int | None) -> None:
@@ -110,7 +110,7 @@ class WordGroups:
 
         def some(first: int, end: int) -> None:
             for i in range(first, end):
-                work(int(bounds[i]), int(bounds[i + 1]))
+                work(bounds[i], bounds[i + 1])
 
         run_blocks(some, self.num, threads)
 
@@ -120,7 +120,7 @@ class WordGroups:
         """Call `work` for all G² blocks, with the masses of its group.
 
         Threads take the blocks in their order. A block waits for the earlier blocks of the same documents and of the
-        same words, which have been taken before: so some thread can always go on, however many there are.
+        same words, which have been taken before: so some thread can always continue, however many there are.
         """
         turns, changed, broken = [0] * self.num, threading.Condition(), threading.Event()
         numbers = itertools.count()  # `next` on it is atomic
@@ -150,5 +150,5 @@ class WordGroups:
         run_blocks(take, most, most)
 
     def _block(self, layout: Layout, masses: Array, i: int, j: int) -> tuple[Block, Array]:
-        first, end = (int(bound) for bound in layout.bounds[i : i + 2])
-        return (first, end, j, int(layout.places[i, j]), np.uint64(i * self.num + j)), masses[j]
+        first, end = layout.bounds[i : i + 2]
+        return (first, end, j, layout.places[i][j], np.uint64(i * self.num + j)), masses[j]
