@@ -27,7 +27,7 @@ from scirocco.models.graph.edges import Array, Graph
 _STREAMS = 16  # purposes of random numbers in a step
 _LEAST = 1e-300
 _RUN = 64  # nodes in a row of memory
-_SPLITS = 20  # proposals in a pass to split and merge whole blocks
+_SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
 
 
 @functools.cache
@@ -385,7 +385,8 @@ class BlockChain:
         self._pass: tuple[int, list[Array]] | None = None
         self.blocks: Blocks | None = None
         self.rates = np.empty((0, 0))
-        self.proposals, self.splits = _SPLITS, np.zeros(2, np.int64)  # in a pass; so far, and accepted ones
+        self.proposals = int(np.clip(min(prior.num_blocks, net.num_nodes // 10), 2, _SPLITS))  # in a pass
+        self.splits = np.zeros(2, np.int64)  # proposed and accepted
 
     def advance(self, num_steps: int) -> None:
         """Make steps."""
