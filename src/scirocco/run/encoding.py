@@ -94,7 +94,8 @@ def decode(written: Any, name: str) -> Any:
         content = np.frombuffer(base64.b64decode(written["array"]), np.dtype(written["dtype"]))
         return content.reshape(written["shape"])
     if "spread" in written:
-        return _spread(*written["spread"], tuple(written["shape"]), np.dtype(written["dtype"]))
+        mean, deviation = written["spread"]
+        return _spread(mean, deviation, tuple(written["shape"]), np.dtype(written["dtype"]))
     if "class" in written:
         own = written.get("module")
         cls = _known().get(written["class"]) if own is None else _own(own, written["class"])
