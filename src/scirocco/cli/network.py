@@ -42,7 +42,12 @@ def network_fit(
         Path, typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
     ],
     columns: Annotated[str | None, _COLUMNS] = None,
-    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Number of blocks or communities.")] = 2,
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            "--blocks", min=1, help="Number of blocks; by default drawn. Communities: 2 by default."
+        ),
+    ] = None,
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
     ] = False,
@@ -110,12 +115,12 @@ def network_fit(
         given["kind"] = "general"
     kind = MixedMembership if mixed else StochasticBlockModel
     given |= {"num_chains": chains, "seed": seed}
-    model: Model = kind(blocks, **given) if preset is None else kind.preset(preset, blocks, **given)
+    number = () if blocks is None else (blocks,)
+    model: Model = kind(*number, **given) if preset is None else kind.preset(preset, *number, **given)
     table = read_table(data, _common.names_of(columns))
     if not as_json:
         weights = f" with weights in the column {table.columns[2]}" if table.shape[1] == 3 else ""
-        told = ("communities" if blocks > 1 else "community") if mixed else f"block{'s' * (blocks > 1)}"
-        say(f"{_common.counted(len(table), 'row')} of edges{weights}, {blocks} {told}", flush=True)
+        say(f"{_common.counted(len(table), 'row')} of edges{weights}, {_counted(model)}", flush=True)
     try:
         with ending_with_its_draws():
             model.fit(table, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
@@ -244,3 +249,14 @@ def _cell(row: Any, name: str) -> str:
     if f"{name}_low" in row:
         return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
     return f"{int(row[name]):,}" if float(row[name]).is_integer() else f"{row[name]:.3g}"
+
+
+def _counted(model: Any) -> str:
+    """How many blocks or communities a model has."""
+    from scirocco.models import MixedMembership
+
+    if isinstance(model, MixedMembership):
+        number, names = model.num_communities, ("community", "communities")
+    else:
+        number, names = model.num_blocks, ("block", "blocks")
+    return f"an unknown number of {names[1]}" if number is None else f"{number} {names[number > 1]}"
