@@ -120,7 +120,10 @@ def network_fit(
     table = read_table(data, _common.names_of(columns))
     if not as_json:
         weights = f" with weights in the column {table.columns[2]}" if table.shape[1] == 3 else ""
-        say(f"{_common.counted(len(table), 'row')} of edges{weights}, {_counted(model)}", flush=True)
+        names = ("community", "communities") if mixed else ("block", "blocks")
+        asked = _number(model)
+        told = f"an unknown number of {names[1]}" if asked is None else f"{asked} {names[asked > 1]}"
+        say(f"{_common.counted(len(table), 'row')} of edges{weights}, {told}", flush=True)
     try:
         with ending_with_its_draws():
             model.fit(table, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
@@ -233,8 +236,12 @@ def _show(path: Path, interval: float, as_json: bool) -> Model:
     names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
     rows = [[f" {k} ", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
     units = "communities" if unit == "community" else "blocks"
+    counted = f"{len(table)} {units if len(table) > 1 else unit}"
+    if unit == "block" and _number(model) is None:
+        numbers = list(model.run_.stats["num_blocks"][...].ravel())
+        counted += f" ({int(min(numbers))} to {int(max(numbers))} in a draw)"
     title = (
-        f"{model.nodes_.num_nodes:,} nodes in {len(table)} {units}, {drawn_so_far(chains, draws, status)}; "
+        f"{model.nodes_.num_nodes:,} nodes in {counted}, {drawn_so_far(chains, draws, status)}; "
         f"{100 * interval:g} % intervals"
     )
     print_table(title, [unit, *names], rows, right=(0,))
@@ -251,12 +258,7 @@ def _cell(row: Any, name: str) -> str:
     return f"{int(row[name]):,}" if float(row[name]).is_integer() else f"{row[name]:.3g}"
 
 
-def _counted(model: Any) -> str:
-    """How many blocks or communities a model has."""
-    from scirocco.models import MixedMembership
-
-    if isinstance(model, MixedMembership):
-        number, names = model.num_communities, ("community", "communities")
-    else:
-        number, names = model.num_blocks, ("block", "blocks")
-    return f"an unknown number of {names[1]}" if number is None else f"{number} {names[number > 1]}"
+def _number(model: Any) -> int | None:
+    """The number of blocks or communities that was asked for."""
+    found: int | None = getattr(model, "num_blocks", None) or getattr(model, "num_communities", None)
+    return found

@@ -16,6 +16,8 @@ from scirocco.models.graph.links import _MOST_NODES, LinkResults, same_order, wi
 class Results(LinkResults):
     """Results computed from the draws, with the blocks of all draws and chains in one order."""
 
+    num_blocks: int | None
+
     def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
         return in_one_order(raw)
 
@@ -119,7 +121,10 @@ class Results(LinkResults):
         return found
 
     def summary(self, interval: float = 0.9) -> Any:
-        """One row per block, as a pandas data frame: share of nodes, rate inside, and the most linked other block."""
+        """One row per block, as a pandas data frame: share of nodes, rate inside, and the most linked other block.
+
+        If the number of blocks was drawn: of the blocks that are the most probable of some node.
+        """
         import pandas as pd
 
         self._check_fitted()
@@ -130,10 +135,15 @@ class Results(LinkResults):
         for name, values in {"share": self.draws_["shares"], "inside": inside}.items():
             table[name] = values.mean(axis=(0, 1))
             table[f"{name}_low"], table[f"{name}_high"] = central(values, interval, (0, 1))
-        if num > 1:
-            mean = matrix.mean(axis=(0, 1)) * (1 - np.eye(num)) - np.eye(num)
-            table["next"], table["to_next"] = mean.argmax(axis=1), mean.max(axis=1)
-        return pd.DataFrame(table, index=pd.Index(range(num), name="block"))
+        found = pd.DataFrame(table, index=pd.Index(range(num), name="block"))
+        if self.num_blocks is None:
+            found = found[found["nodes"] > 0]
+        kept = np.array(found.index)
+        if len(kept) > 1:
+            mean = matrix.mean(axis=(0, 1))[np.ix_(kept, kept)]
+            np.fill_diagonal(mean, -1.0)
+            found = found.assign(next=kept[mean.argmax(axis=1)], to_next=mean.max(axis=1))
+        return found
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
