@@ -18,6 +18,7 @@ from scirocco.datasets import corpora
 from scirocco.datasets.classification import COVERTYPE, MNIST, Covertype, Digits, covertype, mnist
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia
 from scirocco.datasets.files import Dataset, Entry, Folder, state
+from scirocco.datasets.networks import GRAPHS, Links, graphs
 from scirocco.datasets.visits import MOVIELENS, MSWEB, MovieLens, Visits, movielens100k, msweb
 from scirocco.errors import InvalidValueError
 
@@ -27,11 +28,13 @@ __all__ = [
     "Dataset",
     "Digits",
     "Entry",
+    "Links",
     "MovieLens",
     "Visits",
     "acl_abstracts",
     "ap",
     "covertype",
+    "graphs",
     "kos",
     "load",
     "mnist",
@@ -49,7 +52,7 @@ def __dir__() -> list[str]:
 
 ENTRIES: dict[str, Entry] = {
     **corpora.ENTRIES,
-    **{entry.name: entry for entry in (MSWEB, COVERTYPE, MOVIELENS, MNIST)},
+    **{entry.name: entry for entry in (MSWEB, COVERTYPE, MOVIELENS, MNIST, GRAPHS)},
 }
 """Metadata of each data set, by name."""
 
@@ -59,6 +62,7 @@ _LOADERS: dict[str, Callable[..., Any]] = {
     "covertype": covertype,
     "movielens100k": movielens100k,
     "mnist": mnist,
+    "graphs": graphs,
 }
 _told: set[str] = set()
 
