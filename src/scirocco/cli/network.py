@@ -259,6 +259,6 @@ def _cell(row: Any, name: str) -> str:
 
 
 def _number(model: Any) -> int | None:
-    """The number of blocks or communities that was asked for."""
+    """The number of blocks or communities in the arguments."""
     found: int | None = getattr(model, "num_blocks", None) or getattr(model, "num_communities", None)
     return found

@@ -63,8 +63,8 @@ def scores(
         name: {key: [] for key in (*SCORES, "step")} for name in SAMPLERS
     }
     for seed in seeds:
-        pairs, counts = held_out_links(given.edges, 0.2, seed=seed, nodes=given.num_nodes)
-        pairs, counts = np.array(pairs), np.minimum(counts, 1)
+        listed, found_edges = held_out_links(given.edges, 0.2, seed=seed, nodes=given.num_nodes)
+        pairs, counts = np.array(listed), np.minimum(found_edges, 1)
         validation = np.random.default_rng([seed, 43]).permutation(len(pairs)) % 2 == 0
         halves = [(pairs[half], counts[half]) for half in (validation, ~validation)]
         for name, sampler in SAMPLERS.items():
