@@ -96,6 +96,8 @@ _TABLE = {
     },
     "model": {
         "LDA": ("latent Dirichlet allocation", "blei2003 baker2018"),
+        "DynamicTopics": ("a dynamic topic model", "blei2006 blei2003"),
+        "CorrelatedTopics": ("a correlated topic model", "blei2007 blei2003"),
         "DPMixture": ("a Dirichlet-process mixture", "ferguson1973 neal2000 walker2007 baker2018"),
         "BPMF": ("Bayesian probabilistic matrix factorisation", "salakhutdinov2008 chen2014"),
         "BNN": ("a Bayesian neural network", "neal1996 chen2014"),

@@ -13,7 +13,6 @@ from scirocco._console import print_wrapped
 from scirocco._extras import require
 from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, say, typer
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
-from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -119,6 +118,8 @@ def _seed_words(path: Path) -> Any:
     """A table of names and words, from TOML or JSON; `LDA` checks it."""
     if path.suffix not in (".toml", ".json"):
         raise InvalidValueError(f"--seed-words must name a .toml or .json file, got {path}.")
+    from scirocco.data.formats.readers import reading
+
     with reading(path):
         text = path.read_text(encoding="utf-8")
     try:

@@ -231,9 +231,8 @@ def _compile_ahead(
     table, centre = arena.table, judge.centre
     if not isinstance(table, Resident):
         return
-    with contextlib.suppress(
-        ValueError
-    ):  # these numbers are not possible, or lanes do not share their memory
+    # these numbers are not possible, lanes do not share their memory, or L has another size, which is said later
+    with contextlib.suppress(TypeError, ValueError):
         parts = arena.parts._replace(sampler=sampler)
         of = (arena.start.memory, centre, sampler.factor, key)
         compile_ahead(pilot.programs_of_scales(arena.model, parts, table, *of))
