@@ -98,6 +98,7 @@ def test_help_has_one_example(command, say):
     assert status == 0 and text.count(f"Example: scirocco {command}") == 1
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "demo"])
 def test_json(command, request, say, quick_compiler):
     """One value on stdout and nothing else; what is for readers goes to stderr."""

@@ -83,6 +83,7 @@ def test_epochs_are_passes_over_the_rows(models, name):
     assert run.status == "complete"
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_seconds_end_a_run(name):
     model = fitted(name, max_seconds=0.3)
@@ -109,6 +110,7 @@ def test_one_length_is_enough():
         fitted("GaussianMixture", num_epochs=0)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_model_comes_back(models, name, tmp_path):
     model = models[name]
@@ -172,6 +174,7 @@ def test_what_was_averaged_is_loaded_from_the_store(tmp_path):
     assert again.scores_ == net.scores_
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_folder_of_a_saved_model_is_reported_as_the_model(models, name, tmp_path):
     models[name].save(tmp_path / "saved")
@@ -182,6 +185,7 @@ def test_the_folder_of_a_saved_model_is_reported_as_the_model(models, name, tmp_
         assert (f'id="{section}"' in text) == (f'id="{section}"' in own)
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_arviz_gets_the_draws_of_a_model(models, name, tmp_path):
     pytest.importorskip("arviz")
