@@ -375,14 +375,34 @@ def generator(words: tuple[int, int]) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
 
 
-class BlockChain:
+class NodeChain:
+    """What chains of networks have in common: passes over all nodes in batches, and streams of random numbers."""
+
+    def __init__(self, net: Network, batch_size: int, seed: int, chain: int):
+        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
+        self.net, self.number = net, 0
+        self.batches = num_batches(net.num_nodes, batch_size)
+        self._pass: tuple[int, list[Array]] | None = None
+
+    def _batch(self) -> tuple[Array, int]:
+        """The nodes of this step, and its place in the pass."""
+        number, place = divmod(self.number, self.batches)
+        if self._pass is None or self._pass[0] != number:
+            rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
+            self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
+        return self._pass[1][place], place
+
+    def _words(self, purpose: int) -> tuple[int, int]:
+        """The seed of a stream of this step."""
+        return self.seed, self.number * _STREAMS + purpose
+
+
+class BlockChain(NodeChain):
     """One chain, see `fits.Chain`: a step draws the blocks of a batch of nodes, then the block matrix."""
 
     def __init__(self, prior: Prior, net: Network, starts: Any, batch_size: int, seed: int, chain: int):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
-        self.prior, self.net, self.starts, self.number = prior, net, starts, 0
-        self.batches = num_batches(net.num_nodes, batch_size)
-        self._pass: tuple[int, list[Array]] | None = None
+        super().__init__(net, batch_size, seed, chain)
+        self.prior, self.starts = prior, starts
         self.blocks: Blocks | None = None
         self.rates = np.empty((0, 0))
         self.proposals = int(np.clip(min(prior.num_blocks, net.num_nodes // 10), 2, _SPLITS))  # in a pass
@@ -393,11 +413,7 @@ class BlockChain:
         if self.blocks is None:  # here, not in the constructor: chains run in parallel threads
             self.blocks, self.rates = self.starts.begin(self.seed)
         for _ in range(num_steps):
-            number, place = divmod(self.number, self.batches)
-            if self._pass is None or self._pass[0] != number:
-                rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
-            nodes = self._pass[1][place]
+            nodes, place = self._batch()
             self.blocks.move(nodes, self.rates, self._words(BlockPurpose.BLOCKS))
             self.blocks.impute(nodes, self.rates, self._words(BlockPurpose.UNSEEN))
             self._split(place)
@@ -412,9 +428,6 @@ class BlockChain:
         for number in range(count):
             words = (first ^ (number << 32), second)
             self.splits += (1, self.blocks.split(self.starts.rows, words))
-
-    def _words(self, purpose: int) -> tuple[int, int]:
-        return self.seed, self.number * _STREAMS + purpose
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Blocks, their shares, the block matrix, propensities, and statistics."""

@@ -24,16 +24,15 @@ from scirocco.models.fits.chains import BlockPurpose
 from scirocco.models.graph.edges import Array
 from scirocco.models.graph.gibbs import (
     Network,
+    NodeChain,
     Prior,
-    batches_of,
     generator,
-    num_batches,
     seed_words,
 )
 from scirocco.models.graph.starts import clusters, embedding
 
 _REFRESH = 20  # passes between two references of control variates
-_STREAMS, _LARGEST = 16, 1e30
+_LARGEST = 1e30
 
 
 @functools.cache
@@ -94,14 +93,12 @@ def units(net: Network) -> Units:
     return Units(np.concatenate([[0], np.cumsum(counts)]), ends[own], places)
 
 
-class MixedChain:
+class MixedChain(NodeChain):
     """One chain, see `fits.Chain`: a step draws communities of edges and weights of a batch of nodes."""
 
     def __init__(self, net: Network, own: Units, form: Form, batch: int, seed: int, chain: int):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
-        self.net, self.units, self.form, self.number = net, own, form, 0
-        self.batches = num_batches(net.num_nodes, batch)
-        self._pass: tuple[int, list[Array]] | None = None
+        super().__init__(net, batch, seed, chain)
+        self.units, self.form = own, form
         self.colours: Array | None = None
         self.others = np.empty(0, np.int16)
         self.pairs: Array = np.empty((0, 0), np.int64)
@@ -117,11 +114,8 @@ class MixedChain:
         if not len(self.sums):  # here, not in the constructor: chains run in parallel threads
             self._begin()
         for _ in range(num_steps):
-            number, place = divmod(self.number, self.batches)
-            if self._pass is None or self._pass[0] != number:
-                rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
-            self._update(self._pass[1][place])
+            nodes, place = self._batch()
+            self._update(nodes)
             if self.form.general:
                 if place == self.batches - 1:
                     self._draw_matrix()
@@ -262,9 +256,6 @@ class MixedChain:
         self.pairs = np.bincount(both, minlength=num * num).reshape(num, num)
         if not general:
             self.pairs = np.empty((0, 0), np.int64)
-
-    def _words(self, purpose: int) -> tuple[int, int]:
-        return self.seed, self.number * _STREAMS + purpose
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The weights, the shares of the communities in the edges, the block matrix, and statistics."""

@@ -18,11 +18,11 @@ from scirocco import _extras
 from scirocco.models.fits.chains import BlockPurpose
 from scirocco.models.graph import mixed_chains
 from scirocco.models.graph.edges import Array
-from scirocco.models.graph.gibbs import Network, Prior, batches_of, generator, num_batches, seed_words
+from scirocco.models.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
 from scirocco.models.graph.mixed_chains import Method
 from scirocco.models.graph.starts import clusters, embedding
 
-_REFRESH, _STREAMS = 20, 16
+_REFRESH = 20  # passes between two references of control variates
 MOST_PAIRS = 3 * 10**7
 _OFTEN = 10**6  # up to so many pairs B is drawn after each pass, otherwise after each tenth
 _LEAST = 1e-12
@@ -51,14 +51,12 @@ class Roles(NamedTuple):
     """Whether each pair of communities has a probability of its own; otherwise different communities share one."""
 
 
-class RoleChain:
+class RoleChain(NodeChain):
     """One exact chain, see `fits.Chain`: a step draws the memberships of a batch of nodes."""
 
     def __init__(self, net: Network, form: Roles, batch: int, seed: int, chain: int):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
-        self.net, self.form, self.number = net, form, 0
-        self.batches = num_batches(net.num_nodes, batch)
-        self._pass: tuple[int, list[Array]] | None = None
+        super().__init__(net, batch, seed, chain)
+        self.form = form
         self._marks = np.zeros(net.num_nodes, np.int64)
         self.pi, self.matrix = np.empty((0, 0)), np.empty((0, 0))
         self.to, self.fro = np.empty((0, form.num)), np.empty((0, form.num))
@@ -69,13 +67,10 @@ class RoleChain:
         if not len(self.pi):  # here, not in the constructor: chains run in parallel threads
             self._begin()
         for _ in range(num_steps):
-            number, place = divmod(self.number, self.batches)
-            if self._pass is None or self._pass[0] != number:
-                rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
-                self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
-            self._update(self._pass[1][place])
+            nodes, place = self._batch()
+            self._update(nodes)
             if place == self.batches - 1:
-                self._update_matrix(number)
+                self._update_matrix(self.number // self.batches)
                 self._tabulate()
             self.number += 1
 
@@ -175,9 +170,6 @@ class RoleChain:
         self.pi /= self.pi.sum(axis=1, keepdims=True)
         self.matrix = np.array(draw["block_matrix"])
         self._tabulate()
-
-    def _words(self, purpose: int) -> tuple[int, int]:
-        return self.seed, self.number * _STREAMS + purpose
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Memberships, shares of the communities in the edges, B, and statistics."""
