@@ -216,7 +216,9 @@ def corpus() -> np.ndarray:
 
 
 def _topics(**options: Any) -> Any:
-    model = sc.models.LDA(3, seed=1, batch_size=20, num_threads=1, **lengths(sc.models.LDA, 5), **options)
+    model = sc.models.LDA(
+        3, seed=1, batch_size=20, num_threads=1, num_chains=1, **lengths(sc.models.LDA, 5), **options
+    )
     model.fit(corpus(), num_epochs=4, progress=False)
     return model.components_, model.transform(corpus()[:5])
 
@@ -234,7 +236,13 @@ def _clusters(base: str, sampler: str) -> Any:
         else np.concatenate([rng.normal(-3, 1, (60, 2)), rng.normal(3, 1, (60, 2))])
     )
     model = sc.models.DPMixture(
-        base, sampler=sampler, batch_size=40, seed=2, num_threads=1, **lengths(sc.models.DPMixture, 5)
+        base,
+        sampler=sampler,
+        batch_size=40,
+        seed=2,
+        num_threads=1,
+        num_chains=1,
+        **lengths(sc.models.DPMixture, 5),
     )
     model.fit(data, num_steps=40, progress=False)
     return model.log_predictive(data[:10]), model.predict(data)
@@ -243,6 +251,86 @@ def _clusters(base: str, sampler: str) -> Any:
 for _base in ("multinomial", "gaussian"):
     for _sampler_name in ("collapsed", "scir", "gibbs"):
         RUNS[f"dp {_base} {_sampler_name}"] = functools.partial(_clusters, _base, _sampler_name)
+for _sampler_name in ("scir_cv", "sgrld"):
+    RUNS[f"dp multinomial {_sampler_name}"] = functools.partial(_clusters, "multinomial", _sampler_name)
+
+
+def _series() -> np.ndarray:
+    """Three states."""
+    rng = np.random.default_rng(23)
+    return np.concatenate([rng.normal(mean, 1.0, 60) for mean in (0, 5, 10, 0, 5)])
+
+
+def _states(sampler: str, emissions: str = "gaussian") -> Any:
+    series = _series() if emissions == "gaussian" else np.round(np.abs(_series())).astype(int)
+    model = sc.models.HMM(3, emissions=emissions, sampler=sampler, num_starts=2, num_samples=10, seed=7)
+    model.fit(series, num_epochs=20, progress=False)
+    return model.draws_, model.predict(series)
+
+
+for _sampler_name in ("gibbs", "scir", "scir_cv", "sgrld"):
+    RUNS[f"hmm {_sampler_name}"] = functools.partial(_states, _sampler_name, "categorical")
+RUNS["hmm gaussian"] = functools.partial(_states, "gibbs")
+
+
+def _edges() -> list[tuple[int, int]]:
+    rng = np.random.default_rng(29)
+    pairs = [(i, j) for i in range(30) for j in range(i) if rng.random() < (0.4 if i % 2 == j % 2 else 0.05)]
+    return [*pairs, (0, 29)]
+
+
+def _network(kind: str, *args: Any, **options: Any) -> Any:
+    model = getattr(sc.models, kind)(*args, num_samples=10, num_chains=2, seed=3, **options)
+    model.fit(_edges(), num_epochs=20, progress=False)
+    return model.draws_, model.predict_proba([(0, 1), (2, 4)])
+
+
+RUNS["network blocks"] = functools.partial(_network, "StochasticBlockModel", 2)
+RUNS["network process"] = functools.partial(_network, "StochasticBlockModel")
+for _sampler_name in ("gibbs", "scir", "scir_cv", "sgrld"):
+    for _corrected in (True, False):
+        RUNS[f"network mixed {_sampler_name} {_corrected}"] = functools.partial(
+            _network, "MixedMembership", 2, sampler=_sampler_name, degree_corrected=_corrected
+        )
+
+
+def _grouped(formula: str) -> Any:
+    import pandas as pd
+
+    rng = np.random.default_rng(31)
+    frame = pd.DataFrame(
+        {"x": rng.normal(size=300), "g": rng.integers(0, 9, 300), "h": rng.integers(0, 7, 300)}
+    )
+    frame["y"] = frame["x"] + rng.normal(size=9)[frame["g"]] + rng.normal(size=300)
+    model = sc.models.GLMM(formula, num_samples=20, seed=5).fit(frame, num_epochs=100, progress=False)
+    return model.draws_, model.predict(frame[:5])
+
+
+RUNS["glmm"] = functools.partial(_grouped, "y ~ x + (1 | g)")
+RUNS["glmm crossed"] = functools.partial(_grouped, "y ~ x + (1 | g) + (1 | h)")
+
+
+@named
+def topics_over_time() -> Any:
+    """Three years."""
+    years = np.arange(80) % 3
+    model = sc.models.DynamicTopics(2, num_samples=5, num_chains=1, seed=1, num_threads=1)
+    return model.fit(corpus(), years, num_steps=20, progress=False).run_.draws
+
+
+@named
+def topics_together() -> Any:
+    """Correlated."""
+    model = sc.models.CorrelatedTopics(2, num_samples=5, num_chains=1, seed=1, num_threads=1)
+    return model.fit(corpus(), num_steps=20, progress=False).run_.draws
+
+
+@named
+def counts_regression() -> Any:
+    """Poisson."""
+    data = rows()
+    model = sc.models.PoissonRegression(num_samples=100, seed=3).fit(data["x"], np.round(np.abs(data["y"])))
+    return model.coef_, model.predict(data["x"][:5])
 
 
 @named
@@ -267,7 +355,7 @@ def gaussian_mixture() -> Any:
     """Two components."""
     rng = np.random.default_rng(17)
     data = np.concatenate([rng.normal(-3, 1, (150, 2)), rng.normal(3, 1, (150, 2))])
-    model = sc.models.GaussianMixture(2, num_samples=100, num_burnin=100, seed=4).fit(data)
+    model = sc.models.GaussianMixture(2, num_samples=100, num_burnin=100, num_chains=1, seed=4).fit(data)
     return model.means_, model.predict_proba(data[:5])
 
 
@@ -286,7 +374,7 @@ def matrix_factorisation() -> Any:
 def network() -> Any:
     """A small one."""
     data = rows()
-    model = sc.models.BNN(5, batch_size=50, thin=2, seed=6, **lengths(sc.models.BNN, 10))
+    model = sc.models.BNN(5, batch_size=50, thin=2, num_chains=1, seed=6, **lengths(sc.models.BNN, 10))
     model.fit(data["x"], (data["y"] > 0).astype(int), num_epochs=10, progress=False)
     return model.predict_proba(data["x"][:5])
 
@@ -322,7 +410,7 @@ def _resumed(path: str) -> Any:
 
 
 def _topics_stopped(path: str) -> None:
-    model = sc.models.LDA(3, seed=1, batch_size=20, num_threads=1, **lengths(sc.models.LDA, 4))
+    model = sc.models.LDA(3, seed=1, batch_size=20, num_threads=1, num_chains=1, **lengths(sc.models.LDA, 4))
     model.fit(corpus(), num_steps=8, store=path, progress=False)
 
 
