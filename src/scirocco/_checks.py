@@ -69,6 +69,7 @@ def known_arguments(
     owner: str = "",
     elsewhere: Mapping[str, str] | None = None,
     old_names: Collection[str] = (),
+    signature: inspect.Signature | None = None,
 ) -> Callable[P, R]:
     """Decorator: an unknown keyword raises an error that suggests the one that was meant.
 
@@ -84,8 +85,11 @@ def known_arguments(
         Arguments that belong to another function, with the name of that.
     old_names
         Names that the function accepts in addition to those of its signature.
+    signature
+        The signature that users see, if the function takes some of its arguments as `**options`.
     """
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    seen = inspect.signature(function) if signature is None else signature
+    names = [name for name in seen.parameters if name != "self"]
     belongs = dict(elsewhere or {})
     ours = f"sc.{function.__qualname__.removesuffix('.__init__')}"
 
@@ -103,6 +107,8 @@ def known_arguments(
             error.__traceback__ = None
             raise error  # SCIROCCO_TRACEBACK=full shows the frames below
 
+    if signature is not None:
+        checked.__signature__ = signature  # type: ignore[attr-defined]
     return checked
 
 

@@ -4,7 +4,8 @@ What the compiler has freed is given back to the operating system.
 
 JAX does so when it is told where; if you have told it (JAX_COMPILATION_CACHE_DIR), nothing is changed here. Otherwise
 the programs are in SCIROCCO_CACHE, or in the user's cache folder; SCIROCCO_CACHE=off turns it off. Programs are
-specific to the processor, so each kind has its own folder.
+specific to the processor, so each kind has its own folder. Nothing of this happens when the library is imported: the
+first run or fit of a process calls `begin`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,19 @@ _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
 _COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
 """JAX's event, and the seconds of compiling after which memory is given back."""
+
+
+_has_begun = False
+
+
+def begin(cache: bool = True) -> None:
+    """Give back memory after each program, and with `cache` tell JAX where to keep them: once, before the first run."""
+    global _has_begun
+    if not _has_begun:
+        _has_begun = True
+        jax.monitoring.register_event_duration_secs_listener(_after_compiling)
+        if cache:
+            keep()
 
 
 def keep() -> str | None:
@@ -220,7 +234,3 @@ def _after_compiling(event: str, duration_secs: float, **_: str | int) -> None:
     """
     if event == _COMPILED and duration_secs > _WORTH_FREEING and _trim_memory is not None:
         _trim_memory(0)
-
-
-jax.monitoring.register_event_duration_secs_listener(_after_compiling)
-keep()

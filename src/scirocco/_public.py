@@ -1,6 +1,5 @@
 """Classes and functions at the top level, `sc.NAME`; imported, with JAX, when the first of them is used."""
 
-from scirocco import _programs  # noqa: F401  (before anything is compiled)
 from scirocco.estimators import (
     SAGA,
     SVRG,

@@ -16,6 +16,7 @@ __all__ = [
     "InvalidValueError",
     "MissingDataError",
     "MissingExtraError",
+    "NoDrawsError",
     "NotFittedError",
     "SciroccoError",
     "SciroccoWarning",
@@ -49,6 +50,23 @@ class MissingDataError(InvalidValueError):
 
 class NotFittedError(InvalidValueError, AttributeError):
     """A method that requires a fit was called before `fit`; `hasattr` returns False, as scikit-learn expects."""
+
+
+class NoDrawsError(InvalidValueError):
+    """The fit of a model ended in its burn-in, before its first draw; after Ctrl-C also a KeyboardInterrupt."""
+
+    @classmethod
+    def after(cls, status: str, num_steps: int) -> NoDrawsError:
+        """The error of a fit that was stopped or interrupted after a number of steps."""
+        kind = _InterruptedBurnIn if status == "interrupted" else cls
+        return kind(
+            f"the fit was {status} in its burn-in after {num_steps:,} step{'s' * (num_steps != 1)}, before its first "
+            "draw. Fit it again, with a shorter `num_burnin`, or resume its store with fit(..., resume=True)."
+        )
+
+
+class _InterruptedBurnIn(NoDrawsError, KeyboardInterrupt):
+    """So that Ctrl-C ends programs as it always does."""
 
 
 class InvalidTypeError(SciroccoError, TypeError):

@@ -21,6 +21,7 @@ from scirocco.models import (
     fits,
     sampled,
 )
+from scirocco.models._core.registry import MODELS
 
 pytestmark = [
     pytest.mark.compile,
@@ -65,7 +66,7 @@ def predicted(model):
     return model.predict(X) if isinstance(model, LinearRegression) else model.predict_proba(X)
 
 
-@pytest.mark.parametrize("kind", sc.models.KINDS.values(), ids=sc.models.KINDS)
+@pytest.mark.parametrize("kind", [getattr(sc.models, name) for name in MODELS], ids=MODELS)
 def test_every_model_has_the_same_names(kind):
     assert set(VOCABULARY) <= set(inspect.signature(kind).parameters)
     assert {"num_epochs", "max_seconds", "store", "resume"} <= set(inspect.signature(kind.fit).parameters)

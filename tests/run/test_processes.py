@@ -1,5 +1,6 @@
 """Many models in one process, and processes that are forked after a run."""
 
+import os
 import subprocess
 import sys
 
@@ -34,6 +35,7 @@ def test_memory_of_the_compiler_is_returned(monkeypatch):
     asked = []
     monkeypatch.setattr(_programs, "_trim_memory", asked.append)
     monkeypatch.setattr(_programs, "_WORTH_FREEING", 0.0)
+    _programs.begin()
     jax.block_until_ready(jax.jit(lambda x: jnp.sin(x) + 3.125)(jnp.ones(7)))
     assert asked and set(asked) == {0}
 
@@ -90,3 +92,25 @@ def test_a_forked_process_is_told_at_once():
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=120)
     first, second = done.stdout.splitlines()
     assert "get_context('spawn')" in first and second == "5"
+
+
+@pytest.mark.process
+def test_importing_the_library_changes_nothing_for_others():
+    """JAX's settings, its listeners and the filters of warnings, before and after an import of everything."""
+    code = (
+        "import warnings, jax, jax._src.monitoring as m\n"
+        "def state():\n"
+        "    kept = {k: v for k, v in jax.config.values.items() if 'cache' in k or 'x64' in k or 'platform' in k}\n"
+        "    return kept, list(warnings.filters), len(m.get_event_duration_listeners())\n"
+        "before = state()\n"
+        "import scirocco as sc\n"
+        "for name in sc.__all__: getattr(sc, name)\n"
+        "for name in sc.models.__all__: getattr(sc.models, name)\n"
+        "print(state() == before)\n"
+        "model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)\n"
+        "sc.sample(model, jax.numpy.ones(20), 0.5, sampler=sc.SGLD(1e-3), num_samples=5, progress=False)\n"
+        "print(state() == before)\n"
+    )
+    environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "HOME": os.environ.get("HOME", "/")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False"], done.stdout + done.stderr

@@ -12,6 +12,7 @@ from scirocco._version import __version__
 from scirocco.cli._common import JSON, print_json, typer
 from scirocco.cli.papers import find_papers
 from scirocco.errors import InvalidValueError
+from scirocco.models._core.registry import MODELS
 
 _ENTRY = re.compile(r"^@(\w+)\{(\w+),\n(.*?)^\}", re.M | re.S)
 _FIELD = re.compile(r"^ *(\w+) *= \{(.*)\},$", re.M)
@@ -95,23 +96,7 @@ _TABLE = {
         "SAGA": ("SAGA estimates of the gradient", "dubey2016 defazio2014"),
     },
     "model": {
-        "LDA": ("latent Dirichlet allocation", "blei2003 baker2018"),
-        "DynamicTopics": ("a dynamic topic model", "blei2006 blei2003"),
-        "CorrelatedTopics": ("a correlated topic model", "blei2007 blei2003"),
-        "DPMixture": ("a Dirichlet-process mixture", "ferguson1973 neal2000 walker2007 baker2018"),
-        "BPMF": ("Bayesian probabilistic matrix factorisation", "salakhutdinov2008 chen2014"),
-        "BNN": ("a Bayesian neural network", "neal1996 chen2014"),
-        "GLMM": ("a generalised linear mixed model", "scirocco"),
-        "HMM": ("a hidden Markov model", "scott2002 aicher2019 baker2018"),
-        "GaussianMixture": ("a mixture of normal distributions", "scirocco"),
-        "LinearRegression": ("Bayesian linear regression", "scirocco"),
-        "LogisticRegression": ("Bayesian logistic regression", "baker2019"),
-        "NegativeBinomialRegression": ("Bayesian negative binomial regression", "scirocco"),
-        "PoissonRegression": ("Bayesian Poisson regression", "scirocco"),
-        "SoftmaxRegression": ("Bayesian regression for classes", "baker2019"),
-        "MixedMembership": ("a mixed-membership model of a network", "airoldi2008 ball2011"),
-        "StochasticBlockModel": ("a stochastic block model", "holland1983 karrer2011 baker2018"),
-        "StudentRegression": ("Bayesian robust regression", "scirocco"),
+        **{name: (entry.method or entry.words, entry.cite) for name, entry in MODELS.items()},
         "horseshoe": ("the horseshoe prior", "carvalho2010"),
     },
     "method": {

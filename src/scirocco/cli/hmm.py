@@ -203,12 +203,10 @@ def _read(path: Path, columns: str | None, by: str | None) -> Any:
 
 def _open(path: Path) -> tuple[HMM, str]:
     """The model, and the status of its run."""
-    from scirocco.models import HMM, fits
-    from scirocco.store import open_stored
+    from scirocco.models import HMM
 
-    stored = open_stored(path)
-    fits.need_draws(stored, "hmm", "initial")
-    return HMM.load(path), str(stored.progress["status"])
+    model = HMM.load(path)
+    return model, model.run_.status
 
 
 def _show(path: Path, interval: float, as_json: bool) -> None:
@@ -218,7 +216,7 @@ def _show(path: Path, interval: float, as_json: bool) -> None:
     model, status = _open(path)
     chains, draws = model.draws_["initial"].shape[:2]
     interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
-    table, moves = model.summary(interval), model.transitions(interval)
+    table, moves = model.states(interval), model.transitions(interval)
     if as_json:
         print_json(
             {

@@ -1,31 +1,33 @@
-"""Ready-made models with a scikit-learn interface."""
+"""Ready-made models with a scikit-learn interface; each is imported when it is first used."""
 
+from __future__ import annotations
+
+import importlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scirocco.errors import InvalidTypeError
-from scirocco.models import fits
-from scirocco.models.dp import DPMixture
-from scirocco.models.factorisation import BPMF
-from scirocco.models.glmm import GLMM
-from scirocco.models.graph import MixedMembership, StochasticBlockModel, held_out_links
-from scirocco.models.hmm import HMM
-from scirocco.models.lda import LDA
-from scirocco.models.lda.correlated import CorrelatedTopics
-from scirocco.models.lda.describing import choose_topics
-from scirocco.models.lda.dynamic import DynamicTopics
-from scirocco.models.mixture import GaussianMixture
-from scirocco.models.network import BNN
-from scirocco.models.regression import (
-    LinearRegression,
-    LogisticRegression,
-    NegativeBinomialRegression,
-    PoissonRegression,
-    SoftmaxRegression,
-    StudentRegression,
-)
-from scirocco.run.records import Record
-from scirocco.store import holds_run, open_stored
+from scirocco.models._core.registry import MODELS, model_class
+
+if TYPE_CHECKING:
+    from scirocco.models.dp import DPMixture
+    from scirocco.models.factorisation import BPMF
+    from scirocco.models.glmm import GLMM
+    from scirocco.models.graph import MixedMembership, StochasticBlockModel, held_out_links
+    from scirocco.models.hmm import HMM
+    from scirocco.models.lda import LDA
+    from scirocco.models.lda.correlated import CorrelatedTopics
+    from scirocco.models.lda.describing import choose_topics
+    from scirocco.models.lda.dynamic import DynamicTopics
+    from scirocco.models.mixture import GaussianMixture
+    from scirocco.models.network import BNN
+    from scirocco.models.regression import (
+        LinearRegression,
+        LogisticRegression,
+        NegativeBinomialRegression,
+        PoissonRegression,
+        SoftmaxRegression,
+        StudentRegression,
+    )
 
 __all__ = [
     "BNN",
@@ -49,25 +51,31 @@ __all__ = [
     "held_out_links",
     "load",
 ]
+_FUNCTIONS = {"choose_topics": "lda.describing", "held_out_links": "graph"}
+_FOLDERS = {entry.module.partition(".")[0] for entry in MODELS.values()}
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
-KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        *(BNN, BPMF, GLMM, HMM, LDA, DPMixture, GaussianMixture, LinearRegression, LogisticRegression),
-        *(NegativeBinomialRegression, PoissonRegression, SoftmaxRegression, StochasticBlockModel),
-        *(MixedMembership, StudentRegression, CorrelatedTopics, DynamicTopics),
-    )
-}
-"""The models by their names in records: a file names a model, never a module."""
+def __getattr__(name: str) -> Any:
+    if name in MODELS:
+        found = model_class(name)
+    elif name in _FUNCTIONS:
+        found = getattr(importlib.import_module(f"scirocco.models.{_FUNCTIONS[name]}"), name)
+    elif name in _FOLDERS:
+        found = importlib.import_module(f"scirocco.models.{name}")
+    else:
+        raise AttributeError(f"scirocco.models has no {name!r}. It has {', '.join(__all__)}.")
+    globals()[name] = found
+    return found
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], **code: Any) -> Any:
     """Load a fitted model of any class, from its `save` or from its `fit` with `store`.
+
+    `code` are arguments of its constructor with functions of your own, see `load` of the model.
 
     Examples
     --------
@@ -79,13 +87,20 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     sc.models.load(f"{folder}/model")
     LinearRegression(num_samples=20)
     """
+    from scirocco.errors import InvalidTypeError
+
     name = name_at(path)
     if name is None:
         raise InvalidTypeError(f"{path} is a run, not a fitted model of sc.models: open it with sc.load.")
-    return KINDS[name].load(path)
+    return model_class(name).load(path, **code)
 
 
 def name_at(path: str | os.PathLike[str]) -> str | None:
     """The name of the fitted model in a folder; None for a run of another model."""
+    from scirocco.models import fits
+    from scirocco.models._core.files import model_in
+    from scirocco.run.records import Record
+    from scirocco.store import holds_run, open_stored
+
     record = Record.from_json(open_stored(path).record) if holds_run(path) else None
-    return name if record and (name := fits.model_in(record)) in KINDS else None
+    return name if record and (name := model_in(record) or fits.model_in(record)) in MODELS else None

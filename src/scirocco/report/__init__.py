@@ -4,7 +4,7 @@ A model decides what its report shows, as a `View`; your own classes can do the 
 """
 
 from scirocco.drawing.markup import Html, Section
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.report.writing import Report, html, show, write
 
 __all__ = ["Html", "Report", "Section", "View", "html", "show", "write"]

@@ -12,7 +12,7 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest
 from scirocco.drawing.markup import Html, Section, count, join, number, paragraph, search, sortable, tag
-from scirocco.models.view import Draws
+from scirocco.models._core.view import Draws
 from scirocco.report.columns import PROBABILITY, choose, gather, rank_counts, summarise
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,7 +12,7 @@ from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, spoken
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, tag
 from scirocco.errors import SciroccoError
-from scirocco.models.view import Draws
+from scirocco.models._core.view import Draws
 from scirocco.run import Run
 from scirocco.samplers import schedules
 from scirocco.samplers.schedules import Schedule

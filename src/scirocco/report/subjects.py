@@ -8,7 +8,7 @@ from typing import Any
 
 from scirocco import models
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.view import Reportable, View, need_draws, own_run
+from scirocco.models._core.view import Reportable, View, need_draws, own_run
 from scirocco.run import Run, load
 from scirocco.run.records import sampler_name
 

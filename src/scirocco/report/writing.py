@@ -13,7 +13,7 @@ from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.drawing.charts import scores
 from scirocco.drawing.markup import Html, Section, join, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.view import View, size_of
+from scirocco.models._core.view import View, size_of
 from scirocco.report import chains, curves, overview
 from scirocco.report.subjects import view_of
 from scirocco.store.files import writing

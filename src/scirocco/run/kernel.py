@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from scirocco import _programs
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import loop, setup
@@ -39,6 +40,7 @@ class Kernel:
     def __init__(
         self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0
     ):
+        _programs.begin()
         self.problem = setup.compose(model, data, sampler, estimator, seed)
         self.model = self.problem.model
         self.preparation: dict[str, Any] = {}

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco import _checks, _tree
+from scirocco import _checks, _programs, _tree
 from scirocco._extras import require
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.pareto import USABLE, psis
@@ -135,6 +135,7 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
     >>> fit.ok, abs(float(fit.mode) - float(x.mean())) < 0.01
     (True, True)
     """
+    _programs.begin()
     if not isinstance(model, Model) or model.takes_key:
         raise InvalidTypeError("sc.laplace requires a sc.Model(log_likelihood, log_prior) without a key.")
     count = _checks.positive_int(num_samples, "num_samples", minimum=100)

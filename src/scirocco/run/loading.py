@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -90,13 +91,24 @@ def _trace(name: str, written: dict[str, Any], arrays: dict[str, Any]) -> PyTree
     return encoding.build(written["structure"], [arrays[leaf] for leaf in _tree.leaf_names({name: shape})])
 
 
-def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Write a run that is in memory; it can be loaded, but not resumed."""
+def save(
+    run: Run,
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    *,
+    notes: dict[str, str] | None = None,
+    fitted: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Write a run that is in memory; it can be loaded, but not resumed.
+
+    `notes` and `fitted` are what a model of `sc.models` needs in addition to the draws.
+    """
     _checks.path(path, "path")
     kept = Kept(run.draws, run.gradients, run.stats, run.traces)
     spec = _spec(kept)
     record = Record(
         configuration=run.configuration,
+        notes=notes,
         structure=encoding.structure(spec.draws),
         report=records.plain(run.preparation),
         traces=records.trace_specs(spec.traces),
@@ -110,7 +122,8 @@ def save(run: Run, path: str | os.PathLike[str], overwrite: bool) -> None:
         scores=run.scores,
         timing=run.timing,
     )
-    write(path, kept, record, progress, snapshot.save_results(run.reduced), overwrite)
+    state = snapshot.save_results(run.reduced) | snapshot.save_fitted(fitted or {})
+    write(path, kept, record, progress, state, overwrite)
 
 
 def write(

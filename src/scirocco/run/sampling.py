@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scirocco import _checks, _tree
+from scirocco import _checks, _programs, _tree
 from scirocco.data import as_devices
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -67,6 +67,7 @@ def sample(
     chain_method: str = "auto",
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
+    compile_cache: bool = True,
 ) -> Run:
     """Draw from the posterior of `model` given `data`.
 
@@ -144,6 +145,9 @@ def sample(
     client
         Several processes or machines: a `distributed.Client`, or the address of a Dask scheduler. Every chain is a task
         on a worker; what a worker has committed to `store` survives its death. Draws are those of one process.
+    compile_cache
+        Whether the first run of a process tells JAX to keep compiled programs in the user's cache folder, so that the
+        next process starts faster. If you have set JAX_COMPILATION_CACHE_DIR, or SCIROCCO_CACHE=off, it does not.
 
     Returns
     -------
@@ -166,6 +170,7 @@ def sample(
     >>> abs(float(run.draws.mean()) - 3.0) < 0.1
     True
     """
+    _programs.begin(compile_cache)
     arguments.check_order(model, data, params)
     callbacks = as_callbacks(callbacks)
     if store is not None:
@@ -291,6 +296,7 @@ def resume(
     ...     run.num_draws
     300
     """
+    _programs.begin()
     _checks.path(path, "path")
     source = setup.source_of(model, data)
     if verify:

@@ -5,6 +5,7 @@ The structure comes from the model and the method, traced on shapes; a file cont
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -54,6 +55,16 @@ def save_results(results: PyTree) -> dict[str, np.ndarray]:
 def results(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of `save_results`, in order."""
     return {name: saved[name] for name in sorted(saved) if name.startswith(_RESULT)}
+
+
+def save_fitted(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays that a fitted model needs beside its draws: named arrays that are not part of the state."""
+    return {FITTED + name: np.asarray(array) for name, array in arrays.items()}
+
+
+def fitted(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of `save_fitted`."""
+    return {n.removeprefix(FITTED): array for n, array in saved.items() if n.startswith(FITTED)}
 
 
 def of_chains(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ import pytest
 import scirocco as sc
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError, NoDrawsError
 
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
@@ -71,7 +71,7 @@ def test_states_are_found_and_results_have_their_shapes(models, kind):
     assert (forecast.low <= forecast.high).all()
     assert model.forecast(2, [series[:50], series[:7]]).shape[:2] == (2, 2)
     np.testing.assert_allclose(model.score(series), model.log_predictive(series).sum() / 300)
-    assert len(model.summary()) == 2 and "dwell_high" in model.summary()
+    assert len(model.states()) == 2 and "dwell_high" in model.states()
     assert "exact Gibbs sampler" in model.run_.preparation["chosen"]
 
 
@@ -175,7 +175,7 @@ def test_a_saved_model_comes_back_and_is_reported(models, tmp_path):
         text = report.html(subject, diagnosis=Diagnosis([], {}))
         assert "<h1>HMM</h1>" in text and 'id="states"' in text and 'id="transitions"' in text
     with pytest.raises(InvalidTypeError, match="is not one of"):
-        sc.models.DPMixture.load(tmp_path / "saved")
+        sc.models.StochasticBlockModel.load(tmp_path / "saved")
 
 
 @pytest.mark.rotates(2, "long fits")
@@ -187,8 +187,8 @@ def test_own_emissions_are_fitted_stored_and_loaded(tmp_path):
     rows[7] = np.nan
     options = {"start": {"line": [0.0, 0.0], "sd": 1.0}, "num_chains": 1, "num_burnin": 10}
     how = {"num_epochs": 60, "store": tmp_path / "part"}
-    part = fitted(rows, SWITCHING, how=how | {"callbacks": [lambda told: told.stop()]}, **options)
-    assert part.run_.status == "stopped"
+    with pytest.raises(NoDrawsError, match="stopped in its burn-in after 1 step,"):
+        fitted(rows, SWITCHING, how=how | {"callbacks": [lambda told: told.stop()]}, **options)
     fitted(rows, SWITCHING, how=how | {"resume": True}, **options)
     again = sc.models.HMM.load(tmp_path / "part", emissions=SWITCHING)
     whole = fitted(rows, SWITCHING, how={"num_epochs": 60}, **options)
@@ -196,7 +196,7 @@ def test_own_emissions_are_fitted_stored_and_loaded(tmp_path):
     np.testing.assert_allclose(whole.parameters_["line"], [[-1.0, -1.0], [1.0, 2.0]], atol=0.2)
     right = np.mean(whole.predict(rows) == STATES)
     assert max(right, 1 - right) > 0.95
-    assert {"line(0)", "line(1)", "sd"} <= set(whole.summary())
+    assert {"line(0)", "line(1)", "sd"} <= set(whole.states())
     assert "Metropolis-Hastings" in whole.run_.preparation["chosen"]
     for path in (tmp_path / "part", tmp_path / "saved"):
         whole.save(path, overwrite=True)

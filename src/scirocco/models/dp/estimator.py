@@ -22,7 +22,7 @@ from scirocco.models.dp.results import Results
 from scirocco.models.dp.rows import Rows, Table
 from scirocco.models.dp.settings import Settings
 from scirocco.models.fits.conventions import StepSize, new_names
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run.progress import Callback, Report, as_callbacks
 from scirocco.run.result import Run
 
@@ -309,7 +309,7 @@ class DPMixture(fits.Conventions, Results):
         return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models._core.view`."""
         from scirocco.models.dp import view
 
         return view.view(self, run, options.get("names"))

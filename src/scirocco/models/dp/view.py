@@ -22,7 +22,7 @@ from scirocco.drawing.markup import (
 )
 from scirocco.errors import InvalidValueError
 from scirocco.models.dp.estimator import DPMixture
-from scirocco.models.view import View, run_behind, size_of, with_draws
+from scirocco.models._core.view import View, run_behind, size_of, with_draws
 from scirocco.run import Run
 
 Profile = tuple[list[str], list[Html], tuple[str, str, str]]

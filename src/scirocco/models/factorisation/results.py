@@ -22,7 +22,7 @@ from scirocco.diagnostics.intervals import tails_of
 from scirocco.errors import NotFittedError
 from scirocco.models.factorisation.density import Law
 from scirocco.models.factorisation.ratings import Triples, check_ids, check_lengths, check_ratings
-from scirocco.models.view import View, own_run, with_draws
+from scirocco.models._core.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params
 
@@ -141,7 +141,7 @@ class Results:
         return self.run_.to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`: quantities that do not depend on rotations."""
+        """Contents of a report, see `scirocco.models._core.view`: quantities that do not depend on rotations."""
         run = own_run(self, run)
         drawn = run.draws
         draws: dict[str, np.ndarray] = {}

@@ -25,7 +25,7 @@ from scirocco.models.inputs.formulas import (
     parse,
     used_columns,
 )
-from scirocco.models.view import View, own_run, with_draws
+from scirocco.models._core.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.run.local_draws import some_draws
 from scirocco.types import Params, PyTree
@@ -334,7 +334,7 @@ class Results:
         return self.run_.to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`: coefficients and deviations in the user's units."""
+        """Contents of a report, see `scirocco.models._core.view`: coefficients and deviations in the user's units."""
         self._check_fitted()
         run = own_run(self, run)
         about = f"{self.formula} ({self.family}), in the units of the columns."

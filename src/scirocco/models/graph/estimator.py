@@ -17,7 +17,7 @@ from scirocco.models.graph.edges import Array, Graph
 from scirocco.models.graph.gibbs import BlockChain, Network, Prior, network, num_batches
 from scirocco.models.graph.results import Results
 from scirocco.models.graph.starts import Starts
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 LIKELIHOODS = ("poisson", "bernoulli")
@@ -127,7 +127,7 @@ class StochasticBlockModel(Results, GraphModel):
         self.num_chains, self.seed = num_chains, seed
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models._core.view`."""
         from scirocco.models.graph import view
 
         return view.view(self, run)

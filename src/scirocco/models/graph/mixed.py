@@ -19,7 +19,7 @@ from scirocco.models.graph.growing import Growing
 from scirocco.models.graph.memberships import Memberships, in_one_order
 from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
 from scirocco.models.graph.mmsb import MOST_PAIRS, RoleChain, RoleLangevinChain, Roles
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
@@ -306,7 +306,7 @@ class MixedMembership(Memberships, Growing):
         return in_one_order(raw, None if self._former is None else self._former.draws["weights"])
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models._core.view`."""
         from scirocco.models.graph import view
 
         return view.mixed(self, run)

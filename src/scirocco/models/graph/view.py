@@ -10,7 +10,7 @@ import numpy as np
 from scirocco.diagnostics.intervals import widest
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
 from scirocco.drawing.networks import SURE, network
-from scirocco.models.view import View, own_run, size_of, with_draws
+from scirocco.models._core.view import View, own_run, size_of, with_draws
 from scirocco.run import Run
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.diffusions import host
 from scirocco.diffusions.host._threads import run_blocks
-from scirocco.models.fits.chains import StatePurpose
+from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco.models.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson, positive
 from scirocco.models.hmm.gibbs import (
     Parameters,
@@ -41,7 +41,6 @@ from scirocco.samplers import schedules
 from scirocco.simplex.scir_cv import control_is_stable
 
 _WINDOW, _BATCH = 500, 10_000
-_STREAMS = 16
 _STEPS = {"scir": 0.02, "scir_cv": 0.05}
 _EULER = 0.1  # step of "sgrld" in units of the time in which its fastest variables move
 _TOLERANCE, _LONGEST, _PLACES = 1e-3, 1_000, 100
@@ -173,8 +172,8 @@ def expected(
     return sums
 
 
-class BufferedChain:
-    """One chain, see `fits.Chain`: a step moves all parameters by estimates from some windows."""
+class BufferedChain(Chain):
+    """One chain: a step moves all parameters by estimates from some windows."""
 
     def __init__(
         self,
@@ -186,9 +185,9 @@ class BufferedChain:
         chain: int,
         num_threads: int | None,
     ):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
+        super().__init__(seed, chain)
         self.prior, self.data, self.bounds, self.known = prior, data, bounds, known
-        self.num_threads, self.number = num_threads, 0
+        self.num_threads = num_threads
         self.coded = len(data.codes) > 0
         self.parts: dict[str, Array] | None = None
         """Unnormalised initial distribution, transitions, and emissions."""
@@ -197,7 +196,8 @@ class BufferedChain:
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> dict[str, Array]:
+    def begin(self) -> None:
+        """Start from the best of several short chains."""
         found = start(self.prior, self.data, self.bounds, self.known.num_starts, self.seed)
         parts = {"initial": found.initial, "transitions": found.transitions, **found.emission}
         # the sum of a row is a gamma variable of shape prior + counts, of SGRLD of shape prior
@@ -205,7 +205,7 @@ class BufferedChain:
         for name, prior in self._priors().items():
             total = np.broadcast_to(prior, parts[name].shape).sum(axis=-1, keepdims=True)
             parts[name] = parts[name] * (total + (0.0 if name == "initial" else counts))
-        return parts
+        self.parts = parts
 
     def params(self) -> Parameters:
         """The current parameters."""
@@ -215,22 +215,15 @@ class BufferedChain:
             emission = {"probabilities": _shares(emission["probabilities"])}
         return Parameters(_shares(self.parts["initial"]), _shares(self.parts["transitions"]), emission)
 
-    def advance(self, num_steps: int) -> None:
-        """Make steps."""
-        if self.parts is None:
-            self.parts = self._begin()
-        for _ in range(num_steps):
-            if self.known.sampler == "scir_cv" and self.number % _REFRESH_EVERY == 0:
-                self._refer()
-            self._move(self._estimate(self.known.windows, StatePurpose.WINDOWS))
-            self.number += 1
-
-    def _words(self, purpose: int) -> tuple[int, int]:
-        return self.seed, self.number * _STREAMS + purpose
+    def move(self) -> None:
+        """All parameters, by estimates from some windows."""
+        if self.known.sampler == "scir_cv" and self.step % _REFRESH_EVERY == 0:
+            self._refer()
+        self._move(self._estimate(self.known.windows, StatePurpose.WINDOWS))
 
     def _chosen(self, number: int, purpose: StatePurpose) -> tuple[Array, Array, int]:
         """Windows of some random groups, the first window of each group, and the number of all groups."""
-        rng = np.random.default_rng(list(self._words(purpose)))
+        rng = np.random.default_rng(list(self.words(purpose)))
         found = layout(self.bounds, _WINDOW, int(rng.integers(_WINDOW)), gap=0)
         chosen = rng.permutation(found.num_groups)[:number]
         each = [np.arange(found.groups[g], found.groups[g + 1]) for g in chosen]
@@ -281,8 +274,8 @@ class BufferedChain:
 
     def _move(self, sums: Sums) -> None:
         assert self.parts is not None
-        step = float(self.known.step_size(self.number))
-        seed = self._words(StatePurpose.MOVES)
+        step = float(self.known.step_size(self.step))
+        seed = self.words(StatePurpose.MOVES)
         counts = self._counts(sums)
         for place, (name, shape) in enumerate(self._shapes(sums).items()):
             words = seed[0], seed[1] * 4 + place
@@ -347,15 +340,15 @@ class BufferedChain:
             near = self.data.take(np.arange(low, int(self.bounds[-1])))
             begun = params._replace(initial=stationary(moves)) if low else params
             _, ends = log_likelihoods(self.prior.emission, begun, near, np.array([0, near.num_rows]), 1)
-            rng = np.random.default_rng(list(self._words(StatePurpose.REFERENCE)))
+            rng = np.random.default_rng(list(self.words(StatePurpose.REFERENCE)))
             draws["last"] = np.array(rng.choice(self.prior.num_states, p=ends[0]), np.int64)
-        return draws, {"passes": self.number / self.known.batches}
+        return draws, {"passes": self.step / self.known.batches}
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
         assert self.parts is not None
         marked = {f"reference_{name}": part for name, part in self.reference.items()}
-        return {**self.parts, **marked, "steps": np.array([self.number], np.int64)}
+        return {**self.parts, **marked, **super().state()}
 
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
@@ -366,7 +359,7 @@ class BufferedChain:
             for name, part in state.items()
             if name.startswith("reference_")
         }
-        self.number = int(state["steps"][0])
+        super().restore(state)
 
 
 def _shares(x: Array) -> Array:

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.arrays import ArraySource
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
-from scirocco.models import fits
-from scirocco.models.fits.conventions import StepSize
-from scirocco.models.fits.mixing import warn_if_unmixed
+from scirocco.models._core.chain import Spec
+from scirocco.models._core.conventions import StepSize
+from scirocco.models._core.program import FitOptions, OwnChains, fingerprint
+from scirocco.models._core.view import View
 from scirocco.models.hmm import priors
-from scirocco.models.hmm.emissions import Emission, Encoded
 from scirocco.models.hmm.gibbs import Prior
-from scirocco.models.hmm.methods import PRESETS, Method, choose
-from scirocco.models.hmm.results import Results
-from scirocco.models.hmm.series import Given, SeriesLike, read
-from scirocco.models.view import View
-from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, as_callbacks
+from scirocco.models.hmm.methods import PRESETS, choose
+from scirocco.models.hmm.results import Results, in_one_order
+from scirocco.models.hmm.series import Array, Given, SeriesLike, read
 from scirocco.run.result import Run
 
-KIND = fits.Kind("HMM", "a hidden Markov model", "hmm")
 _MOST_STATES = 127
+"""States are stored in bytes."""
 _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
-_ADVICE = (
-    "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
-    "(num_epochs)."
-)
+"""Default passes: as many as draw this number of states, within limits."""
 
 
-class HMM(fits.Conventions, Results):
+class HMM(Results):
     r"""Hidden Markov model: :math:`z_t | z_{t-1} ~ A_{z_{t-1}}`, :math:`x_t | z_t ~ f(· | θ_{z_t})`; posterior draws.
 
     Priors are conjugate: :math:`A_j ~ Dir(a + κ e_j)`, the first state Dir(a), and for emissions a Dirichlet, a
@@ -110,6 +101,12 @@ class HMM(fits.Conventions, Results):
     [0, 0, 0, 1, 1, 1]
     """
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
+    ADVICE = (
+        "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
+        "(num_epochs)."
+    )
+    CODE = ("emissions",)
     buffer_: int
     buffer_error_: float
     _estimator_type: ClassVar[str | None] = "density_estimator"
@@ -145,29 +142,13 @@ class HMM(fits.Conventions, Results):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
-    @classmethod
-    def preset(cls, name: str, num_states: int = 2, **changes: Any) -> HMM:
-        """A model with the sampler of a paper: "baker2018" (SCIR), "barile2024" (SCIR-CV), "aicher2019" (SGRLD).
-
-        Series are seen through buffered subsequences, as in the last of them. `changes` are other arguments.
-        """
-        _checks.choice(name, "preset", tuple(PRESETS))
-        return cls(num_states, **{**PRESETS[name], **changes})
-
     def fit(
         self,
         series: SeriesLike,
         y: object = None,
         *,
         by: Any = None,
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> HMM:
         """Sample from the posterior given one or more series.
 
@@ -194,91 +175,60 @@ class HMM(fits.Conventions, Results):
         data = prior.emission.encode(given)
         _check_enough(int(np.count_nonzero(~data.is_missing)), prior.num_states)
         chosen = choose(self, prior, data, given)
-        length = fits.check_length(
-            num_steps,
-            num_epochs,
-            max_seconds,
-            num_rows=chosen.batches,
-            batch_size=1,
+        arrays = {"bounds": given.bounds, "codes": data.codes, "rows": data.rows}
+        emission = priors.as_json(prior.emission)
+        settings = ("sampler", "concentration", "sticky", "batch_size", "num_starts")
+        program = OwnChains(
+            chosen.words,
+            {
+                **{name: getattr(self, name) for name in settings},
+                "num_states": prior.num_states,
+                "emission": emission,
+                "step_size": None if self.step_size is None else repr(self.step_size),
+                "buffer": None if chosen.measured is None else chosen.measured[0],
+                **({"device": "jax"} if chosen.on_device else {}),
+            },
+            lambda: fingerprint(arrays),
+            data.num_rows,
+            _spec(prior, given, ("log_joint", "passes") if self.sampler == "gibbs" else ("passes",)),
+            chosen.make,
+            {
+                "emission": emission,
+                "names": None if given.names is None else list(given.names),
+                "buffer": None if chosen.measured is None else list(chosen.measured),
+            },
+            epoch=(chosen.batches, 1),
             default_epochs=min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _WORK // len(data.is_missing))),
-            planned_steps=fits.planned_steps(*self._draws_wanted()),
         )
-        fit = self._fit(prior, data, given, chosen, length)
-        extra = self._extra(prior.emission, given.names, chosen)
-        run = fits.run_fit(
-            fit,
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=as_callbacks(callbacks),
-            progress=progress,
-            extra=extra,
-        )
-        if run.status == "interrupted" and not run.num_draws:
-            raise KeyboardInterrupt
-        run = dataclasses.replace(run, preparation={"chosen": chosen.words})
-        self._settle(run, prior.emission, given.names)
-        self._take_buffer(chosen.measured)
-        if "draws_" in self.__dict__:
-            watched = ("transitions", *prior.emission.shapes(1))
-            warn_if_unmixed({name: self.draws_[name] for name in watched}, "HMM", _ADVICE)
-        return self
+        return self._run(program, options)
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+    # -- what a fitted model is ---------------------------------------------------------------------------------------
+
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Array]:
+        own = self.emissions if isinstance(self.emissions, Model) else None
+        self._emission = priors.from_json(told["emission"], own)
+        self._columns = None if told["names"] is None else tuple(told["names"])
+        for name in ("buffer_", "buffer_error_"):
+            vars(self).pop(name, None)
+        if told["buffer"] is not None:
+            self.buffer_, self.buffer_error_ = int(told["buffer"][0]), float(told["buffer"][1])
+        return in_one_order({name: np.asarray(values) for name, values in run.draws.items()}, self._emission)
+
+    def _watched(self) -> dict[str, Array]:
+        named = self._named_parameters() or {name: self.draws_[name] for name in self._emission.shapes(1)}
+        joint = (
+            {"log joint density": np.asarray(self.run_.stats["log_joint"])}
+            if "log_joint" in self.run_.stats
+            else {}
+        )
+        return {"transitions": self.draws_["transitions"], **named, **joint}
+
+    def _view(self, run: Run, **options: Any) -> View:
         from scirocco.models.hmm import view
 
         return view.view(self, run)
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ, with the states of all draws in one order."""
-        self._check_fitted()
-        return fits.to_arviz(KIND, self.run_, self.draws_, dict(self.run_.stats), self._coordinates())
-
-    # -- on disk ------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings and the prior; no pickles and no code."""
-        self._check_fitted()
-        measured = (self.buffer_, self.buffer_error_) if "buffer_" in self.__dict__ else None
-        extra = self._extra(self._emission, self._columns, Method(1, "", measured, lambda number: None))
-        draws = {name: np.asarray(values) for name, values in (self.run_.draws or {}).items()}
-        stats = {name: np.asarray(values) for name, values in self.run_.stats.items()}
-        configuration = {"sampler": self.sampler, "emissions": self._emission.kind}
-        fits.save(KIND, draws, stats, configuration, extra, path, overwrite)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], emissions: Model | None = None) -> HMM:
-        """Load a model from `save`, or from the `store` of a fit, finished or not; emissions of your own are passed."""
-        from scirocco.run.loading import load
-
-        loaded = fits.load(KIND, path)
-        extra = loaded.extra
-        emission = priors.from_json(extra["emission"], emissions)
-        model = cls(**{name: decode(value, name) for name, value in extra["params"].items()})
-        if emissions is not None:
-            model.emissions = emissions
-        names = None if extra["names"] is None else tuple(extra["names"])
-        model._settle(load(path), emission, names)
-        model._take_buffer(extra["buffer"])
-        return model
-
     # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _extra(self, emission: Emission, names: tuple[str, ...] | None, chosen: Method) -> dict[str, Any]:
-        params = {name: _written(value, name) for name, value in self.get_params().items()}
-        return {
-            "params": params,
-            "emission": priors.as_json(emission),
-            "names": None if names is None else list(names),
-            "buffer": None if chosen.measured is None else list(chosen.measured),
-        }
-
-    def _take_buffer(self, measured: Sequence[float] | None) -> None:
-        for name in ("buffer_", "buffer_error_"):
-            self.__dict__.pop(name, None)
-        if measured is not None:
-            self.buffer_, self.buffer_error_ = int(measured[0]), float(measured[1])
 
     def _prior(self, given: Given) -> Prior:
         num = _checks.positive_int(self.num_states, "num_states")
@@ -292,62 +242,15 @@ class HMM(fits.Conventions, Results):
         emission = priors.resolve(self.emissions, given, num, self.prior, self.categories, self.start)
         return Prior(num, float(self.concentration), float(self.sticky), emission)
 
-    def _draws_wanted(self) -> tuple[int, float, int | None]:
-        """`num_samples`, `num_burnin` and `thin`, checked."""
-        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
 
-    def _fit(
-        self, prior: Prior, data: Encoded, given: Given, chosen: Method, length: fits.Length
-    ) -> fits.Fit:
-        num_samples, num_burnin, thin = self._draws_wanted()
-        num_chains = _checks.positive_int(self.num_chains, "num_chains")
-        arrays = {"bounds": given.bounds, "codes": data.codes, "rows": data.rows}
-        known = {
-            name: getattr(self, name) for name in ("concentration", "sticky", "batch_size", "num_starts")
-        }
-        return fits.Fit(
-            KIND,
-            {
-                "sampler": self.sampler,
-                "num_states": prior.num_states,
-                "emission": priors.as_json(prior.emission),
-                **known,
-                "step_size": None if self.step_size is None else repr(self.step_size),
-                "buffer": None if chosen.measured is None else chosen.measured[0],
-                **({"device": "jax"} if chosen.on_device else {}),
-            },
-            lambda: "-".join(
-                ArraySource({name: part}).fingerprint() for name, part in arrays.items() if len(part)
-            ),
-            data.num_rows,
-            _spec(prior, given, ("log_joint", "passes") if self.sampler == "gibbs" else ("passes",)),
-            lambda: [_begun(chosen.make(number), length) for number in range(num_chains)],
-            num_chains,
-            num_samples,
-            _checks.positive_int(self.seed, "seed", minimum=0),
-            length,
-            num_burnin,
-            thin,
-            capacity=8,
-            chosen=f"HMM: {chosen.words}",
-        )
-
-
-def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> fits.Spec:
+def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> Spec:
     """Arrays of one draw; in double precision, because dwell times are differences from 1."""
     num = prior.num_states
     shapes = {"initial": (num,), "transitions": (num, num), **prior.emission.shapes(num)}
     draws = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in shapes.items()}
     if given.num_series == 1:
         draws["last"] = jax.ShapeDtypeStruct((), np.int64)
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in stats})
-
-
-def _begun(chain: Any, length: fits.Length) -> Any:
-    """The chain, started if there is a time limit: it is for sampling, not for compiling and short chains."""
-    if length.max_seconds is not None:
-        chain.advance(0)
-    return chain
+    return Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in stats})
 
 
 def _check_enough(observations: int, num: int) -> None:
@@ -355,14 +258,3 @@ def _check_enough(observations: int, num: int) -> None:
         raise InvalidValueError(
             f"{num} states need at least as many observations, got {observations}. Use fewer states."
         )
-
-
-def _written(value: Any, name: str) -> Any:
-    """`encode`, for dicts and arrays of a prior as lists; of an sc.Model its kind."""
-    if name == "emissions" and not isinstance(value, str):
-        return "own"
-    if name == "categories" and value is not None:
-        return encode(np.asarray(value).tolist())
-    if name in ("prior", "start") and value is not None:
-        return encode({key: np.asarray(part).tolist() for key, part in value.items()})
-    return encode(value.item() if isinstance(value, np.generic) else value)

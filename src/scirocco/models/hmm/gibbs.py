@@ -20,7 +20,7 @@ import numpy as np
 
 from scirocco import _extras
 from scirocco.diffusions.host._threads import run_blocks
-from scirocco.models.fits.chains import StatePurpose
+from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco.models.hmm.emissions import Emission, Encoded, Params, dirichlet
 from scirocco.models.hmm.series import Array
 
@@ -164,8 +164,8 @@ class States:
         return float(logs) + emission.log_density(params.emission, self.data, self.z, self.stats)
 
 
-class GibbsChain:
-    """One chain, see `fits.Chain`: a step draws the states of a batch, then the parameters."""
+class GibbsChain(Chain):
+    """One chain: a step draws the states of a batch, then the parameters."""
 
     def __init__(
         self,
@@ -181,8 +181,8 @@ class GibbsChain:
         piece: int = PIECE,
         of_states: type[States] = States,
     ):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
-        self.prior, self.piece, self.num_starts, self.number = prior, piece, num_starts, 0
+        super().__init__(seed, chain)
+        self.prior, self.piece, self.num_starts = prior, piece, num_starts
         self.states = of_states(prior, data, bounds, num_threads)
         self.batches = num_batches(bounds, batch_size, piece)
         self._whole = (
@@ -191,29 +191,27 @@ class GibbsChain:
         self._pass: tuple[int, Layout, list[Array]] | None = None
         self.params: Parameters | None = None
 
-    def advance(self, num_steps: int) -> None:
-        """Make steps."""
-        if self.params is None:  # here, not in the constructor: chains run in parallel threads
-            self.params = start(self.prior, self.states.data, self.states.bounds, self.num_starts, self.seed)
-        for _ in range(num_steps):
-            number, place = divmod(self.number, self.batches)
-            if self._pass is None or (self._pass[0] != number and not self._whole):
-                self._pass = (number, *self._layout(number))
-            _, found, batches = self._pass
-            self.states.step(self.params, found, batches[place], self._words(StatePurpose.STATES))
-            words = np.array(self._words(StatePurpose.PARAMETERS), np.uint64)
-            rng = np.random.Generator(np.random.Philox(key=words))
-            self.params = self.states.draw(rng, self.params)
-            self.number += 1
+    def begin(self) -> None:
+        """Start from the best of several short chains."""
+        self.params = start(self.prior, self.states.data, self.states.bounds, self.num_starts, self.seed)
+
+    def move(self) -> None:
+        """States of a batch, then all parameters."""
+        assert self.params is not None
+        number, place = divmod(self.step, self.batches)
+        if self._pass is None or (self._pass[0] != number and not self._whole):
+            self._pass = (number, *self._layout(number))
+        _, found, batches = self._pass
+        self.states.step(self.params, found, batches[place], self.words(StatePurpose.STATES))
+        words = np.array(self.words(StatePurpose.PARAMETERS), np.uint64)
+        rng = np.random.Generator(np.random.Philox(key=words))
+        self.params = self.states.draw(rng, self.params)
 
     def _layout(self, number: int) -> tuple[Layout, list[Array]]:
         """Pieces and batches of a pass: they depend on its number alone."""
         rng = np.random.default_rng([self.seed, number * _STREAMS + StatePurpose.ORDER])
         found = layout(self.states.bounds, self.piece, int(rng.integers(self.piece + 1)))
         return found, np.array_split(rng.permutation(found.num_groups), self.batches)
-
-    def _words(self, purpose: int) -> tuple[int, int]:
-        return self.seed, self.number * _STREAMS + purpose
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters in the units of the user, the last state of a single series, and statistics."""
@@ -223,7 +221,7 @@ class GibbsChain:
         if len(self.states.bounds) == 2:
             last = int(self.states.z[-1])
             draws["last"] = np.array(last if last >= 0 else 0, np.int64)
-        return draws, {"log_joint": self.states.log_joint(self.params), "passes": self.number / self.batches}
+        return draws, {"log_joint": self.states.log_joint(self.params), "passes": self.step / self.batches}
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
@@ -237,7 +235,7 @@ class GibbsChain:
             "initial": self.params.initial,
             "transitions": self.params.transitions,
             **{f"emission_{name}": part for name, part in self.params.emission.items()},
-            "steps": np.array([self.number], np.int64),
+            **super().state(),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
@@ -248,7 +246,7 @@ class GibbsChain:
         marked = {name: part for name, part in state.items() if name.startswith("emission_")}
         emission = {name.removeprefix("emission_"): np.array(part) for name, part in marked.items()}
         self.params = Parameters(np.array(state["initial"]), np.array(state["transitions"]), emission)
-        self.number = int(state["steps"][0])
+        super().restore(state)
 
 
 def num_batches(bounds: Array, batch_size: int, piece: int = PIECE) -> int:

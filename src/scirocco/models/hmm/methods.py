@@ -12,6 +12,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidValueError
+from scirocco.models._core import device
 from scirocco.models.hmm.emissions import Encoded
 from scirocco.models.hmm.gibbs import PIECE, GibbsChain, Prior, num_batches
 from scirocco.models.hmm.series import Given
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from scirocco.models.hmm.estimator import HMM
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
-DEVICES = ("auto", "cpu", "gpu", "jax")
 _MOST_STARTS = 1_000
 PRESETS: dict[str, dict[str, Any]] = {
     "baker2018": {"sampler": "scir", "step_size": schedules.polynomial(0.5, 10.0, 0.33)},
@@ -103,23 +103,9 @@ def _on_device(model: HMM, prior: Prior, data: Encoded) -> bool:
     """Whether array programs draw the states."""
     from scirocco.models.hmm.scan import LEAST_ROWS, MOST_STATES
 
-    _checks.choice(model.device, "device", DEVICES)
     able = model.sampler == "gibbs" and prior.emission.kind != "own"
-    if model.device == "cpu" or (model.device == "auto" and not able):
-        return False
-    has_one = jax.default_backend() != "cpu"
-    if model.device == "auto":
-        return has_one and data.num_rows >= LEAST_ROWS and prior.num_states <= MOST_STATES
-    if model.device == "gpu" and not has_one:
-        raise InvalidValueError(
-            'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
-            'device="auto".'
-        )
-    if not able:
-        raise InvalidValueError(
-            f'device="{model.device}" requires sampler="gibbs" and built-in emissions: use device="cpu".'
-        )
-    return True
+    large = data.num_rows >= LEAST_ROWS and prior.num_states <= MOST_STATES
+    return device.resolve(model.device, able, 'sampler="gibbs" and built-in emissions', large) != device.HOST
 
 
 def _scanned(prior: Prior, data: Encoded, given: Given, starts: int, seed: int) -> Method:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ from scirocco import _checks
 from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.mixing import orders
+from scirocco.models._core.model import FittedModel
+from scirocco.models._core.relabel import orders
 from scirocco.models.hmm import emissions
 from scirocco.models.hmm.emissions import Emission, Encoded
 from scirocco.models.hmm.gibbs import Parameters, kernels, log_likelihoods, stationary
@@ -29,7 +28,7 @@ _OF_STATES = {"initial": (0,), "transitions": (0, 1)}
 """Axes of a draw that are states; of other parameters the first."""
 
 
-class Results:
+class Results(FittedModel):
     """Results computed from the draws, with the states of all draws and chains in one order."""
 
     run_: Run
@@ -40,16 +39,6 @@ class Results:
     seed: int
     num_threads: int | None
 
-    def _settle(self, run: Run, emission: Emission, names: tuple[str, ...] | None) -> None:
-        for name in ("draws_",):
-            self.__dict__.pop(name, None)
-        self.run_, self._emission, self._columns = run, emission, names
-        if run.draws is None or not run.num_draws:
-            return
-        raw = {name: np.asarray(values) for name, values in run.draws.items()}
-        self.draws_ = in_one_order(raw, emission)
-        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
-
     def _coordinates(self) -> dict[str, list[Any]]:
         names: list[Any] | None = None if self._columns is None else list(self._columns)
         if isinstance(self._emission, emissions.Categorical):
@@ -58,15 +47,6 @@ class Results:
             return {}
         axes = {"probabilities": (1,), "means": (1,), "rates": (1,), "covariances": (1, 2)}
         return {f"{key}_dim_{axis}": names for key in self._emission.shapes(1) for axis in axes.get(key, ())}
-
-    def _check_fitted(self) -> None:
-        if "run_" not in self.__dict__:
-            raise not_fitted("this HMM is not fitted yet: call fit(series) first.")
-        if "draws_" not in self.__dict__:
-            raise InvalidValueError(
-                f"this HMM has no draws: its run was {self.run_.status} in the burn-in. Fit it again, or resume its "
-                "store with fit(..., resume=True)."
-            )
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
@@ -143,13 +123,13 @@ class Results:
         self._check_fitted()
         return _with_interval(_dwell(self.draws_["transitions"]), interval)
 
-    def summary(self, interval: float = 0.9) -> Any:
+    def states(self, interval: float = 0.9) -> Any:
         """One row per state, as a pandas data frame: share of time, stay, dwell time, emissions, with intervals."""
         import pandas as pd
 
         self._check_fitted()
         moves = self.draws_["transitions"]
-        parts = {"share": stationary(moves), "dwell": _dwell(moves), **self._told()}
+        parts = {"share": stationary(moves), "dwell": _dwell(moves), **self._named_parameters()}
         table: dict[str, Any] = {}
         for name, values in parts.items():
             table[name] = values.mean(axis=(0, 1))
@@ -160,7 +140,7 @@ class Results:
         frame.index.name = "state"
         return frame
 
-    def _told(self) -> dict[str, Array]:
+    def _named_parameters(self) -> dict[str, Array]:
         """Emission parameters by name, (chain, draw, state)."""
         found: dict[str, Array] = {}
         if isinstance(self._emission, emissions.Categorical):

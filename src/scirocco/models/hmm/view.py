@@ -10,8 +10,8 @@ import numpy as np
 from scirocco.diagnostics.intervals import widest
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
+from scirocco.models._core.view import View, size_of
 from scirocco.models.hmm.series import Given
-from scirocco.models.view import View, own_run, size_of, with_draws
 from scirocco.run import Run
 from scirocco.run.plotting import COLOURS, drawn_figure
 
@@ -25,13 +25,8 @@ _INTERVAL, _MOST = 0.9, 30
 _MOST_TIMES = 5_000
 
 
-def view(model: HMM, run: Run | None) -> View:
+def view(model: HMM, run: Run) -> View:
     """Report of states and transitions; draws are diagnosed with their states in one order."""
-    run = own_run(model, run)
-    model._check_fitted()
-    draws: dict[str, Any] = {"transitions": model.draws_["transitions"], **model._told()}
-    if "log_joint" in run.stats:
-        draws["log joint density"] = np.asarray(run.stats["log_joint"])
     chosen = run.preparation.get("chosen", "")
     about = (
         "Diagnosed and plotted with the states of all draws and chains in one order: the number in brackets is the "
@@ -43,7 +38,7 @@ def view(model: HMM, run: Run | None) -> View:
         run,
         "HMM",
         size_of(run, "states", model._num_states),
-        with_draws(run, draws),
+        model._judged(),
         about,
         sections=lambda seen: [_states(model), _transitions(model)],
     )
@@ -56,7 +51,7 @@ def _level(model: HMM) -> float:
 
 def _states(model: HMM) -> Section:
     level = _level(model)
-    table = model.summary(level)
+    table = model.states(level)
     names = [name for name in table.columns if not name.endswith(("_low", "_high"))]
     rows = [[f"state {k}", *(_cell(row, name) for name in names)] for k, row in table.iterrows()]
     words = (

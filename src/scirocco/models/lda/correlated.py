@@ -31,7 +31,7 @@ from scirocco.models.lda.results import all_rows
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.topics import Arrays
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ class CorrelatedTopics(GaussianTopics):
         return plotting.correlations(mean, low, high, self.labels(2), interval)
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models._core.view`."""
         from scirocco.models.lda import view_documents
 
         return view_documents.of_correlations(self, run)

@@ -24,7 +24,7 @@ from scirocco.models.lda.results import all_rows, largest
 from scirocco.models.lda.texts import as_numbers, column_of
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.walks import WalkChain, Walks
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class DynamicTopics(GaussianTopics):
         return plotting.paths(self, num, topics, interval)
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models._core.view`."""
         from scirocco.models.lda import view_documents
 
         return view_documents.over_time(self, run)

@@ -23,7 +23,7 @@ from scirocco.models.lda.settings import Settings, Size, preset, resolve
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.texts import column_of
 from scirocco.models.lda.tokeniser import Tokeniser
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run.encoding import decode, encode
 from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
@@ -303,7 +303,7 @@ class LDA(fits.Conventions, Incremental):
         return shares
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`."""
+        """Contents of a report, see `scirocco.models._core.view`."""
         from scirocco.models.lda import view
 
         return view.view(self, run, options.get("documents"), options.get("groups"))

@@ -27,7 +27,7 @@ from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
 from scirocco.models.lda.summary import Opened, Topic, Word, summarise, token_shares
-from scirocco.models.view import View, run_behind, size_of, with_draws
+from scirocco.models._core.view import View, run_behind, size_of, with_draws
 from scirocco.run import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -15,7 +15,7 @@ from scirocco.models.lda.describing import GroupShares, representative
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.summary import Topic, Word
 from scirocco.models.lda.texts import as_numbers, as_texts
-from scirocco.models.view import Seen, View, own_run, size_of, with_draws
+from scirocco.models._core.view import Seen, View, own_run, size_of, with_draws
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:

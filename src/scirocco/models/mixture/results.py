@@ -16,7 +16,7 @@ from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.fits.mixing import orders
 from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
-from scirocco.models.view import View, own_run, with_draws
+from scirocco.models._core.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params
 
@@ -129,7 +129,7 @@ class Results:
         return dataclasses.replace(self.run_, draws=self.relabelled_).to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`: components in one order, in the units of the columns."""
+        """Contents of a report, see `scirocco.models._core.view`: components in one order, in the units of the columns."""
         run = own_run(self, run)
         found = self.relabelled_
         names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])

@@ -17,7 +17,7 @@ from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.inputs import ColumnLike, TableLike
 from scirocco.models.network.density import Prior, Probabilities
 from scirocco.models.network.problem import Form, checked_inputs, checked_labels
-from scirocco.models.view import View, own_run, with_draws
+from scirocco.models._core.view import View, own_run, with_draws
 from scirocco.run.result import Run
 from scirocco.types import Array, Params, PyTree
 
@@ -121,7 +121,7 @@ class Results:
         return dataclasses.replace(self.run_, stats={}).to_arviz()
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`: precision and size of each array of weights."""
+        """Contents of a report, see `scirocco.models._core.view`: precision and size of each array of weights."""
         run = own_run(self, run)
         draws: dict[str, np.ndarray] = {}
         precisions = dict(

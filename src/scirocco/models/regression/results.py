@@ -21,7 +21,7 @@ from scirocco.models.inputs import ColumnLike, TableLike, Units, features, targe
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import given
 from scirocco.models.regression.inference import in_own_units
-from scirocco.models.view import View
+from scirocco.models._core.view import View
 from scirocco.run import Run
 from scirocco.samplers import Sampler
 
@@ -232,7 +232,7 @@ class Results(fits.Conventions):
         }
 
     def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models.view`: coefficients by name."""
+        """Contents of a report, see `scirocco.models._core.view`: coefficients by name."""
         from scirocco.models.regression import view
 
         return view.view(self, run)

@@ -7,7 +7,7 @@ import numpy as np
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Section, join, number, paragraph, search, sortable, tag
 from scirocco.models.regression.results import Results
-from scirocco.models.view import Seen, View, run_behind, size_of
+from scirocco.models._core.view import Seen, View, run_behind, size_of
 from scirocco.run import Run
 
 _FOREST = 40

@@ -1,0 +1,94 @@
+"""A fitted model on disk: its run, and a note with its settings and what its results need."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scirocco import _tree
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.run import loading, records, snapshot
+from scirocco.run.encoding import decode, encode
+from scirocco.run.records import Record
+from scirocco.run.result import Run
+from scirocco.store import Store, open_stored
+
+Path = str | os.PathLike[str]
+_NOTE = "sc.models."
+"""Prefix of the key of the note, before the name of the model."""
+
+
+class Saved(NamedTuple):
+    """A model in a folder."""
+
+    settings: dict[str, Any]
+    """Arguments of the constructor, without code."""
+    told: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    run: Run
+
+
+def note(name: str, settings: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, str]:
+    """The note of a model: arguments of its constructor, and JSON that its results need."""
+    written = {key: _written(value) for key, value in settings.items()}
+    return {_NOTE + name: json.dumps({"settings": written, "told": told})}
+
+
+def model_in(record: Record) -> str | None:
+    """The name of the model in a record; None for runs of other models."""
+    names = (key.removeprefix(_NOTE) for key in record.notes or () if key.startswith(_NOTE))
+    return next(names, None)
+
+
+def read(name: str, words: str, path: Path) -> Saved:
+    """Open the folder of a model: one that was saved, or the store of a fit, finished or not."""
+    stored = open_stored(path)
+    record, progress = records.read(stored)
+    if model_in(record) != name:
+        raise InvalidTypeError(f"the run in {path} is not one of {words}.")
+    if not progress.draws:
+        raise InvalidValueError(
+            f"the run in {path} has no draws yet ({progress.status} in its burn-in after {progress.step:,} steps): try "
+            "again later, or resume it."
+        )
+    noted = json.loads((record.notes or {})[_NOTE + name])
+    settings = {key: _read(value, key) for key, value in noted["settings"].items() if not _is_code(value)}
+    return Saved(settings, noted["told"], snapshot.fitted(stored.read_state()), loading.load(path))
+
+
+def save(
+    run: Run, note: dict[str, str], arrays: Mapping[str, np.ndarray], path: Path, overwrite: bool
+) -> None:
+    """Save the run of a model with its note and arrays."""
+    if run.path is not None and os.path.realpath(run.path) == os.path.realpath(path):
+        raise InvalidValueError(f"the model is already stored in {path}, and its draws are read from there.")
+    loading.save(run, path, overwrite, notes=note, fitted=arrays)
+
+
+def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
+    """Add arrays that the model needs to the store of its run."""
+    if run.path is not None and arrays:
+        with Store.open(run.path) as store:
+            store.commit(store.read_state() | snapshot.save_fitted(arrays), store.progress)
+
+
+def _written(value: Any) -> Any:
+    if _tree.is_array(value) and value.shape == ():
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
+        value = value.tolist()
+    return encode(value)
+
+
+def _is_code(written: Any) -> bool:
+    """Whether a value contains something that was not written: it is left at its default."""
+    return '"unknown":' in json.dumps(written)
+
+
+def _read(written: Any, name: str) -> Any:
+    value = decode(written, name)
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,72 @@
+"""The models of `sc.models`: where they are, what they are called, what to cite, their command.
+
+The table is read without importing any of them: by `sc.models`, the command line, `scirocco cite`, configuration files,
+and the test that all of them pass. A new model is its folder and a row here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+
+class Entry(NamedTuple):
+    """A model."""
+
+    module: str
+    """The module that defines it, below `scirocco.models`."""
+    words: str
+    """What it is, with its article: "a topic model"."""
+    cite: str
+    """Keys of the bibliography."""
+    method: str = ""
+    """A phrase for the methods section of a paper, if it differs from `words`."""
+
+
+MODELS = {
+    "BNN": Entry("network", "a Bayesian neural network", "neal1996 chen2014"),
+    "BPMF": Entry(
+        "factorisation",
+        "a matrix factorisation",
+        "salakhutdinov2008 chen2014",
+        "Bayesian probabilistic matrix factorisation",
+    ),
+    "CorrelatedTopics": Entry("lda.correlated", "a correlated topic model", "blei2007 blei2003"),
+    "DPMixture": Entry("dp", "a Dirichlet-process mixture", "ferguson1973 neal2000 walker2007 baker2018"),
+    "DynamicTopics": Entry("lda.dynamic", "a dynamic topic model", "blei2006 blei2003"),
+    "GLMM": Entry("glmm", "a mixed model", "scirocco", "a generalised linear mixed model"),
+    "GaussianMixture": Entry("mixture", "a mixture of normal distributions", "scirocco"),
+    "HMM": Entry("hmm", "a hidden Markov model", "scott2002 aicher2019 baker2018"),
+    "LDA": Entry("lda", "a topic model", "blei2003 baker2018", "latent Dirichlet allocation"),
+    "LinearRegression": Entry("regression", "a linear regression", "scirocco", "Bayesian linear regression"),
+    "LogisticRegression": Entry(
+        "regression", "a logistic regression", "baker2019", "Bayesian logistic regression"
+    ),
+    "MixedMembership": Entry(
+        "graph", "a mixed-membership model", "airoldi2008 ball2011", "a mixed-membership model of a network"
+    ),
+    "NegativeBinomialRegression": Entry(
+        "regression",
+        "a negative binomial regression",
+        "scirocco",
+        "Bayesian negative binomial regression",
+    ),
+    "PoissonRegression": Entry(
+        "regression", "a Poisson regression", "scirocco", "Bayesian Poisson regression"
+    ),
+    "SoftmaxRegression": Entry(
+        "regression", "a softmax regression", "baker2019", "Bayesian regression for classes"
+    ),
+    "StochasticBlockModel": Entry(
+        "graph", "a block model", "holland1983 karrer2011 baker2018", "a stochastic block model"
+    ),
+    "StudentRegression": Entry(
+        "regression", "a Student regression", "scirocco", "Bayesian robust regression"
+    ),
+}
+"""By their names in records: a file names a model, never a module."""
+
+
+def model_class(name: str) -> Any:
+    """The class of a model, imported when it is first used."""
+    return getattr(importlib.import_module(f"scirocco.models.{MODELS[name].module}"), name)
