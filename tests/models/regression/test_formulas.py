@@ -22,6 +22,7 @@ from scirocco.models import (
 )
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import approximation, density
+from scirocco.models.regression.inference import in_own_units
 
 pytestmark = pytest.mark.compile
 
@@ -68,7 +69,7 @@ def test_a_formula_gives_the_draws_of_the_table_built_by_hand(quick_compiler):
 def test_interactions_splines_categories_and_offsets():
     model = LinearRegression(formula="y ~ a*b + C(day) + city + bs(c, df=4) + offset(log(hours))")
     found = composed(model, FRAME)
-    names = found.extra.get("names") or model._given(FRAME, None, None, None).table.names
+    names = model._given(FRAME, None, None, None).table.names
     x = {name: found.rows["x"][:, place] for place, name in enumerate(names)}
     assert len(x) == 3 + 29 + 2 + 4
     np.testing.assert_allclose(x["a:b"], FRAME.a * FRAME.b - np.mean(FRAME.a * FRAME.b), atol=1e-5)
@@ -238,7 +239,7 @@ def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
             for name, part in made.method.start.items()
         }
         inner = {name: np.asarray(part, np.float32) for name, part in inner.items()}
-        theta = model._outside({name: part[None, None] for name, part in inner.items()}, made.extra)
+        theta = in_own_units({name: part[None, None] for name, part in inner.items()}, made.told)
         theta = {name: np.asarray(part, np.float64)[0, 0] for name, part in theta.items()}
         eta = (
             FRAME[["a", "b"]].to_numpy() @ theta["coef"] + theta["intercept"] + np.log(FRAME.hours).to_numpy()
@@ -250,7 +251,7 @@ def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
         np.testing.assert_allclose(found, FRAME.weight * each, rtol=2e-4, atol=2e-3)
         prior = stats.norm(0, 0.7).logpdf(theta["coef"]).sum()
         values.append((float(made.model.log_prior(inner)) - prior, inner, theta))
-    spread = made.extra.get("spread", 1.0)
+    spread = made.told.get("spread", 1.0)
     for rest, inner, _ in values[1:]:  # what is left of the prior: intercept and positive parameters
         wide = model.intercept_scale or 10.0 * 2.0 ** round(np.log2((FRAME.y - np.log(FRAME.hours)).std()))
         others = stats.norm(0, wide).logpdf(inner["intercept"])
@@ -393,6 +394,16 @@ def test_a_length_in_epochs(quick_compiler):
     assert known["num_burnin"] + known["num_samples"] * known["thin"] == 50
     assert {"coef[a]", "intercept", "noise", "freedom"} == set(model.named_draws())
     assert model.noise_ > 0.1 and np.isfinite(model.predict(FRAME[["a"]], interval=0.8)).all()
+
+
+@pytest.mark.parametrize("part", [{"sampler": sc.BAOAB(0.01)}, {"estimator": sc.Minibatch(40)}])
+def test_a_length_changes_neither_sampler_nor_estimator(part, quick_compiler):
+    model = PoissonRegression(num_samples=10, num_chains=1, **part)
+    known = model.fit(FRAME[["a"]], FRAME["calls"], num_epochs=6, progress=False).run_.configuration
+    (name,) = part
+    assert known[name]["name"] == type(part[name]).__name__
+    steps = known["num_burnin"] + known["num_samples"] * known["thin"]
+    assert steps == 6 * (3 if name == "estimator" else 1)
 
 
 def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):

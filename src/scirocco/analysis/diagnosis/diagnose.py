@@ -81,9 +81,10 @@ def diagnose(
         )
     missing: list[str] = []
     num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
-    columns = (
-        Columns(run.named_draws()).spread(_MOST_PARAMETERS).thinned(max(1, run.num_draws // _MOST_DRAWS))
-    )
+    # chains are compared as in `run.summary()`
+    shown = run if run.converted is None else dataclasses.replace(run, draws=run.converted[0])
+    columns = Columns(shown.named_draws()).spread(_MOST_PARAMETERS)
+    columns = columns.thinned(max(1, run.num_draws // _MOST_DRAWS))
     measures = _measure_chains(columns, num_steps, _seconds(run), _reshaped(run), run.group_size)
     if len(columns.names) < columns.total:
         missing.append(
