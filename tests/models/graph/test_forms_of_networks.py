@@ -142,7 +142,7 @@ def test_tables_and_series_in_files(tmp_path):
 @pytest.mark.parametrize("kind", ["StochasticBlockModel", "MixedMembership"])
 def test_presets(kind):
     model = getattr(sc.models, kind)
-    for name, known in model._presets.items():
+    for name, known in model.PRESETS.items():
         assert model.preset(name, 3, num_chains=1).get_params().items() >= (known | {"num_chains": 1}).items()
     with pytest.raises(InvalidValueError, match="`preset` must be one of"):
         model.preset("nobody1900")
