@@ -85,9 +85,9 @@ CASES = {
         lambda model: model.transform(np.ones((3, 9), int)),
     ),
     "DPMixture": Case(
-        {"num_samples": 10, "initial_clusters": 3},
+        {"num_samples": 20, "initial_clusters": 3},
         (COUNTS,),
-        20,
+        40,
         lambda model: model.log_predictive(COUNTS[:5]),
         lambda model: model.predict(np.ones((3, 9), int)),
     ),
@@ -148,7 +148,7 @@ CASES = {
         lambda model: model.predict(np.ones((3, 5))),
     ),
     "BNN": Case(
-        {"hidden": 3, "num_samples": 10, "thin": 2, "batch_size": 20},
+        {"hidden": 3, "num_samples": 30, "thin": 2, "batch_size": 20},
         (X, CLASSES),
         60,
         lambda model: model.predict_proba(X[:5]),

@@ -52,7 +52,7 @@ def cluster_fit(
     ] = None,
     steps: Annotated[int | None, _common.STEPS] = None,
     seconds: Annotated[float | None, _common.SECONDS] = None,
-    chains: Annotated[int, typer.Option("--chains", min=1, help="Independent chains.")] = 1,
+    chains: Annotated[int, typer.Option("--chains", min=1, help="Independent chains.")] = 4,
     draws: Annotated[int | None, _common.DRAWS] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", min=1, help="Rows per step.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the chains.")] = 0,
@@ -182,7 +182,7 @@ def _fit(
     try:
         with ending_with_its_draws():
             model.fit(rows.X, **length._asdict(), store=out, resume=resume, overwrite=overwrite)
-        interrupted = model.run_ is not None and model.run_.status == "interrupted"
+        interrupted = model.run_.status == "interrupted"
     except (KeyboardInterrupt, InvalidValueError):
         if not _common.interrupted_early(out):
             raise

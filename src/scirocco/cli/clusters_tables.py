@@ -54,15 +54,12 @@ class Profile(NamedTuple):
 
 def open_mixture(path: Path, vocabulary: Path | None) -> Opened:
     """A mixture in a store, finished or not."""
-    from scirocco.models import DPMixture, fits
-    from scirocco.store import open_stored
+    from scirocco.models import DPMixture
 
-    stored = open_stored(path)
-    fits.need_draws(stored, "dp", "rest")
     model = DPMixture.load(path)
-    chains, draws = stored.arrays["posterior"]["rest"].shape[:2]
-    status = str(stored.progress["status"])
-    return Opened(model, _names(path, vocabulary, model.n_features_in_), status, chains, draws)
+    run = model.run_
+    names = _names(path, vocabulary, model.n_features_in_)
+    return Opened(model, names, run.status, run.num_chains, run.num_draws)
 
 
 def _names(path: Path, vocabulary: Path | None, count: int) -> tuple[str, ...] | None:
@@ -82,14 +79,13 @@ def profiles(opened: Opened, num_typical: int = 6, interval: float = 0.9) -> lis
     model = opened.model
     values, lifts = _typical(model)
     out = []
-    for row in model.summary(interval):
-        label = row["label"]
+    for label, weight, low, high in model.clusters(interval):
         order = np.argsort(-np.abs(lifts[label]) if _real(model) else -values[label], kind="stable")
         chosen = [int(k) for k in order[:num_typical] if _real(model) or values[label, k] > 0]
         typical = tuple(
             Typical(_name(opened, k), float(values[label, k]), float(lifts[label, k])) for k in chosen
         )
-        out.append(Profile(label, row["weight"], row["low"], row["high"], typical))
+        out.append(Profile(label, weight, low, high, typical))
     return out
 
 

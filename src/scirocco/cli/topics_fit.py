@@ -94,7 +94,7 @@ def run(request: Request) -> None:
 
 def _check(request: Request, model: LDA) -> None:
     """Reject options that cannot work, before any data are read."""
-    from scirocco.models._core import check_length
+    from scirocco.models._core.length import check_length
     from scirocco.models.lda.settings import Size, resolve
 
     if request.corpus is not None and request.out is None:

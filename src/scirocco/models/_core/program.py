@@ -96,6 +96,21 @@ class OwnChains:
         _programs.begin()
         return run_fit(Fit(name, self, asked, self.length(asked, options), note), **_of_session(options))
 
+    def gathered(
+        self, name: str, asked: Asked, kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]]
+    ) -> Run:
+        """The run of chains that the model moved itself, from the draws and statistics `kept[chain][draw]`."""
+        fit = Fit(name, self, asked, Length(None, None), {})
+        record = fit.record(fit.plan_of(len(kept[0]), 0, 1))
+        parts = [
+            {
+                each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept])
+                for each in kept[0][0][part]
+            }
+            for part in (0, 1)
+        ]
+        return Run(parts[0], None, parts[1], record.configuration, record.report, {}, "complete", [])
+
     def length(self, asked: Asked, options: FitOptions) -> Length:
         """The length of the run."""
         return check_length(
