@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +42,53 @@ def test_more_topics_than_memory(at_once, options):
     X = sp.csr_array(np.random.default_rng(0).poisson(1, (20, 400)))
     with pytest.raises(InvalidValueError, match=r"would take at least .* GiB .* available"):
         sc.models.LDA(**options).fit(X, progress=False)
+
+
+@pytest.fixture(scope="module")
+def short_run():
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    return sc.sample(
+        model,
+        jnp.ones(10),
+        jnp.array(0.0),
+        sampler=sc.SGLD(1e-3),
+        num_samples=4,
+        num_chains=2,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/run.html", "gs://bucket/run.html", "file:///tmp/run.html"])
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_url_is_no_path(tmp_path, monkeypatch, short_run, url, as_path):
+    monkeypatch.chdir(tmp_path)  # a folder named s3: would be made here
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    calls = [
+        lambda: sc.sample(model, jnp.ones(10), jnp.array(0.0), store=as_path(url), progress=False),
+        lambda: short_run.save(as_path(url)),
+        lambda: short_run.report(as_path(url)),
+        lambda: sc.data.write(as_path(url), {"x": np.ones(3)}),
+        lambda: sc.load(as_path(url)),
+        lambda: sc.models.GaussianMixture(2).fit(
+            np.arange(20.0)[:, None], store=as_path(url), progress=False
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidValueError, match=r"is the URL .*only folders and files of this machine"):
+            call()
+    Path("rows.csv").write_text("x,y\n" + "1,2\n3,5\n" * 20)
+    for command in (["cluster", "fit", "rows.csv", "--out", url], ["network", "fit", url, "--out", "run"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_names_with_colons_are_paths(tmp_path, monkeypatch, short_run):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a:b", "10:30", "folder/s3:x"):
+        short_run.save(name)
+        assert sc.load(name).num_draws == short_run.num_draws
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
