@@ -167,9 +167,9 @@ class Design:
             ) from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
-        self.categories = [
-            name for name in self.variables if name in _in_categories(made) or not _is_number(frame[name])
-        ]
+        labels, numbers = _uses(made)
+        self._levels = labels - numbers
+        self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
         if spec is None:
             table = self._made(made, frame)
             spec = table.model_spec
@@ -177,7 +177,17 @@ class Design:
         self._spec, self._sample = spec, sample or {}
         self.names = list(spec.column_names)
 
+    def _in_double(self, frame: Any) -> Any:
+        """The columns that the formula uses, its numbers in double precision: uint8 would make 255 of 0 - 1.
+
+        Whole numbers that are levels alone stay so, and with them the names `C(day)[T.3]`.
+        """
+        numbers = [name for name in self.variables if _is_number(frame[name])]
+        wide = {name: np.float64 for name in numbers if name not in self._levels}
+        return frame[self.variables].astype(wide)
+
     def _made(self, what: Any, frame: Any) -> Any:
+        frame = self._in_double(frame)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -273,18 +283,26 @@ def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
         )
 
 
-def _in_categories(formula: Any) -> set[str]:
-    """The names in `C(...)`."""
-    found = set()
-    for expression in {str(factor.expr) for term in formula for factor in term.factors}:
-        if "C(" not in expression:
-            continue
-        for call in ast.walk(ast.parse(expression, mode="eval")):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C":
-                found |= {
-                    node.id for each in call.args for node in ast.walk(each) if isinstance(node, ast.Name)
-                }
-    return found
+def _uses(formula: Any) -> tuple[set[str], set[str]]:
+    """The names in `C(...)`, and those elsewhere."""
+    labels, numbers = set[str](), set[str]()
+    for factor in {factor for term in formula for factor in term.factors}:
+        if factor.eval_method.value == "lookup":
+            numbers.add(str(factor.expr))
+        elif factor.eval_method.value == "python":
+            _sort_names(ast.parse(str(factor.expr), mode="eval"), labels, numbers)
+    return labels, numbers
+
+
+def _sort_names(tree: ast.AST, labels: set[str], numbers: set[str]) -> None:
+    call = tree.func if isinstance(tree, ast.Call) else None
+    for part in ast.iter_child_nodes(tree):
+        if isinstance(call, ast.Name) and call.id == "C":
+            labels |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name) and node is not call}
+        elif isinstance(part, ast.Name):
+            numbers |= {part.id} - ({call.id} if part is call else set())
+        else:
+            _sort_names(part, labels, numbers)
 
 
 def _sample(frame: Any, names: Sequence[str], categories: Sequence[str]) -> dict[str, list[Any]]:
