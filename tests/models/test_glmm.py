@@ -269,3 +269,16 @@ def test_not_fitted_and_wrong_tables():
         GLMM("y ~ (1 | g)").summary()
     with pytest.raises(InvalidTypeError, match="named columns"):
         GLMM("y ~ (1 | g)").fit(np.ones((3, 2)), progress=False)
+
+
+def test_an_offset_has_the_numbers_of_the_fit(tmp_path):
+    frame, _ = table()
+    model = GLMM("y ~ x + offset(scale(o)) + (1 + o | shop)", num_samples=20, num_chains=2, seed=3)
+    model.fit(frame, num_epochs=30, progress=False)
+    few = frame.iloc[:5].assign(o=[1.0, 1.0, 50.0, 1.0, 2.0])
+    for options in ({}, {"random_effects": False}):
+        wanted = model.predict(pd.concat([frame, few]), **options)[len(frame) :]
+        alone = [model.predict(few.iloc[[row]], **options)[0] for row in range(5)]
+        np.testing.assert_allclose(alone, wanted, rtol=1e-6)
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(GLMM.load(tmp_path / "model").predict(few), model.predict(few), rtol=1e-5)

@@ -422,3 +422,19 @@ def test_a_formula_computes_in_double_precision_whatever_the_columns_are(kind):
         np.testing.assert_array_equal(columns[name], values, name)
     both = Design("0 + C(k) + I(k**12)", frame)  # 120**12 is more than 64 bits hold
     np.testing.assert_array_equal(both.matrix(frame)[:, -1], k**12)
+
+
+@pytest.mark.parametrize("term", ["center(a)", "scale(a)", "poly(a, 1)", "a", "log(hours) - a"])
+def test_an_offset_has_the_numbers_of_the_fit(tmp_path, quick_compiler, term):
+    term = term if " " not in term else f"I({term})"
+    formula = f"y ~ b + offset({term})"
+    model = LinearRegression.from_formula(formula, FRAME, progress=False, **QUICK)
+    model.save(tmp_path / "model")
+    few = FRAME.iloc[:4].assign(a=[5.0, 5.0, 105.0, 7.0])
+    wanted = model.predict(pd.concat([FRAME, few]))[len(FRAME) :]
+    for one in (model, LinearRegression.load(tmp_path / "model")):
+        np.testing.assert_allclose(one.predict(few), wanted, rtol=1e-12)
+        alone = np.concatenate([one.predict(few.iloc[[row]]) for row in range(len(few))])
+        np.testing.assert_allclose(alone, wanted, rtol=1e-12)
+    rest = model.predict(FRAME.assign(b=0.0)) - Design(f"0 + {term}", FRAME).matrix(FRAME)[:, 0]
+    assert np.ptp(rest) < 1e-9

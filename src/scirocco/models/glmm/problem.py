@@ -25,7 +25,6 @@ from scirocco.models.inputs.formulas import (
     checked_weights,
     column,
     missing_rows,
-    offset_values,
     used_columns,
 )
 from scirocco.models.inputs.tables import float_type
@@ -129,11 +128,11 @@ def compose(
             f"the formula {formula!r} has no group term such as (1 | shop): for a model without groups use "
             "sc.models.LinearRegression.from_formula, or another regression."
         )
-    design = Design(parsed.fixed, frame)
+    design = Design(parsed.fixed, frame, offset=parsed.offset)
     x = design.matrix(frame)
     y, trials = response(frame, parsed, family)
     known = FAMILIES[family]
-    offset = offset_values(frame, parsed)
+    offset = design.offset(frame)
     units = _units(x, design.names, y, trials, offset, known)
     dtype = float_type(np.float64)
     arrays: dict[str, np.ndarray] = {"x": ((x - units.mean) / units.deviation).astype(dtype)}

@@ -21,7 +21,6 @@ from scirocco.models.inputs.formulas import (
     Design,
     as_frame,
     missing_rows,
-    offset_values,
     parse,
     used_columns,
 )
@@ -280,7 +279,7 @@ class Results:
             rows = slice(begin, begin + size)
             piece = table.iloc[rows]
             eta = self._design.matrix(piece) @ coef["coef"][0].T
-            offset = offset_values(piece, parsed)
+            offset = self._design.offset(piece)
             if offset is not None:
                 eta += offset[:, None]
             for effects, places, design in parts:

@@ -152,10 +152,17 @@ class Design:
         The formula, and the names of its columns.
     variables
         Columns of the table that it uses.
+
+    An offset belongs to it, because a transform in one, such as `center(x)`, has the numbers of the fit as well.
     """
 
     def __init__(
-        self, formula: str, frame: Any, spec: Any = None, sample: Mapping[str, list[Any]] | None = None
+        self,
+        formula: str,
+        frame: Any,
+        spec: Any = None,
+        sample: Mapping[str, list[Any]] | None = None,
+        offset: str | Design | None = None,
     ):
         formulaic = require("formulaic", "a formula")
         self.formula = formula
@@ -176,6 +183,15 @@ class Design:
             sample = _sample(frame, self.variables, self.categories)
         self._spec, self._sample = spec, sample or {}
         self.names = list(spec.column_names)
+        if isinstance(offset, str):
+            if offset.isidentifier():
+                column(frame, offset)
+            text, offset = offset, Design(f"0 + {offset}", frame)
+            if len(offset.names) != 1:
+                raise InvalidValueError(f"offset({text}) must be one number per row, not several columns.")
+        self._offset = offset
+        if offset is not None:
+            self.variables = list(dict.fromkeys([*self.variables, *offset.variables]))
 
     def _in_double(self, frame: Any) -> Any:
         """The columns that the formula uses, its numbers in double precision: uint8 would make 255 of 0 - 1.
@@ -226,10 +242,15 @@ class Design:
             )
         return found.reshape(len(frame), len(self.names))
 
+    def offset(self, frame: Any) -> np.ndarray | None:
+        """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
+        return None if self._offset is None else self._offset.matrix(frame)[:, 0]
+
     def written(self) -> dict[str, Any]:
         """What `read` needs, as JSON."""
         state = {name: _plain(values) for name, values in self._spec.transform_state.items()}
-        return {"formula": self.formula, "sample": self._sample, "state": state}
+        offset = None if self._offset is None else self._offset.written()
+        return {"formula": self.formula, "sample": self._sample, "state": state, "offset": offset}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> Design:
@@ -238,7 +259,8 @@ class Design:
         first = cls(written["formula"], pandas.DataFrame(written["sample"]))
         state = {name: _back(values) for name, values in written["state"].items()}
         spec = first._spec.update(transform_state=state)
-        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"])
+        offset = None if written["offset"] is None else cls.read(written["offset"])
+        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
 
 
 def _first_line(error: Exception) -> str:
@@ -438,18 +460,6 @@ def column(frame: Any, name: str) -> np.ndarray:
         raise InvalidTypeError(
             f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
         ) from error
-
-
-def offset_values(frame: Any, parsed: Parsed) -> np.ndarray | None:
-    """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
-    if parsed.offset is None:
-        return None
-    if parsed.offset.isidentifier():
-        return column(frame, parsed.offset)
-    found = Design(f"0 + {parsed.offset}", frame).matrix(frame)
-    if found.shape[1] != 1:
-        raise InvalidValueError(f"offset({parsed.offset}) must be one number per row, not several columns.")
-    return found[:, 0]
 
 
 def checked_weights(weights: np.ndarray, name: str) -> np.ndarray:
