@@ -282,3 +282,25 @@ def test_an_offset_has_the_numbers_of_the_fit(tmp_path):
         np.testing.assert_allclose(alone, wanted, rtol=1e-6)
     model.save(tmp_path / "model")
     np.testing.assert_allclose(GLMM.load(tmp_path / "model").predict(few), model.predict(few), rtol=1e-5)
+
+
+def test_levels_of_several_columns_are_tuples(tmp_path):
+    """Times have colons: joined by them, ("10", "30:5") and ("10:30", "5") would be one level."""
+    pairs = [("10", "30:5", 7), ("10:30", "5", 7), ("9", "8", 7), ("9", "8", 11)]
+    p, q, k = (np.tile(part, 30) for part in zip(*pairs, strict=True))
+    height = np.tile([-30.0, 30.0, 5.0, 12.0], 30)
+    frame = pd.DataFrame({"p": p, "q": q, "k": k.astype(np.int64)})
+    frame["y"] = height + np.random.default_rng(0).normal(size=120)
+    model = GLMM("y ~ 1 + (1 | p:q:k)", num_samples=40, num_chains=2, seed=1).fit(frame, progress=False)
+    model.save(tmp_path / "model")
+    for one in (model, GLMM.load(tmp_path / "model")):
+        effects = one.random_effects()
+        assert effects.index.get_level_values(0).unique().tolist() == sorted(pairs)
+        np.testing.assert_allclose(one.predict(frame.iloc[:4]), height[:4], atol=2)
+        some = one.random_effects(levels=[("9", "8", 11), ("10", "30:5", 7)])
+        np.testing.assert_array_equal(some["mean"].to_numpy(), effects["mean"].to_numpy()[[3, 0]])
+    with pytest.raises(InvalidValueError, match=r"has no level \('9', '8', 12\)"):
+        model.random_effects(levels=[("9", "8", 12)])
+    new = frame.iloc[:1].assign(k=8)
+    with pytest.raises(InvalidValueError, match=r"the level \('10', '30:5', 8\) of `p:q:k`"):
+        model.predict(new, new_groups="error")
