@@ -140,21 +140,21 @@ def test_named_pipes_in_folders(tmp_path):
 @pytest.mark.parametrize(
     "first, names",
     [
-        ("5,3,1", ["column0", "column1", "column2"]),
-        ("1,1,2", ["column0", "column1", "column2"]),
-        ("0.5,1,2", ["column0", "column1", "column2"]),
-        ("-1,-2,-3", ["column0", "column1", "column2"]),
-        ("0,1,2", ["0", "1", "2"]),
+        ("5,3,1", ["x0", "x1", "x2"]),
+        ("1,1,2", ["x0", "x1", "x2"]),
+        ("0.5,1,2", ["x0", "x1", "x2"]),
+        ("-1,-2,-3", ["x0", "x1", "x2"]),
+        ("0,1,2", ["x0", "x1", "x2"]),
+        ("0,1,2,3", ["0", "1", "2", "3"]),
     ],
 )
 def test_a_first_line_of_numbers_is_not_silently_taken_as_names(tmp_path, first, names):
-    pytest.importorskip("pandas")
-    (tmp_path / "rows.csv").write_text(f"{first}\n7,8,9\n")
-    with pytest.warns(SciroccoWarning, match="first line of rows.csv"):
+    (tmp_path / "rows.csv").write_text(f"{first}\n{'7,8,9,9'[: 2 * len(names) - 1]}\n")
+    with pytest.warns(SciroccoWarning, match="first line"):
         table = open_table(tmp_path / "rows.csv")
     assert table.names == names
     rows = next(table.chunks(names))
-    assert len(rows[names[0]]) == (1 if names == ["0", "1", "2"] else 2)
+    assert len(rows[names[0]]) == (1 if names[0] == "0" else 2)
 
 
 # -- terminals --------------------------------------------------------------------------------------------------------
