@@ -301,7 +301,8 @@ def test_one_number_says_whether_the_chains_agree(name):
     if numbers:
         assert numbers == [pytest.approx(worst, abs=0.006)]
     else:
-        assert not worst > 1.3, said
+        chance = (1 + 12 / (model.run_.num_draws // 2)) ** 0.5  # of 20 independent draws R-hat may be 1.48
+        assert not worst > max(1.1, chance), said
 
 
 def test_arviz_gets_the_draws(name, model):
