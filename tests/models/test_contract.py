@@ -64,23 +64,23 @@ def _regression(y: Any, **settings: Any) -> Case:
 
 CASES = {
     "LDA": Case(
-        {"num_topics": 2, "num_samples": 10},
+        {"num_topics": 2, "num_samples": 40},
         (COUNTS,),
-        12,
+        80,
         lambda model: model.transform(COUNTS[:5]),
         lambda model: model.transform(np.ones((3, 9), int)),
     ),
     "DynamicTopics": Case(
-        {"num_topics": 2, "num_samples": 10},
+        {"num_topics": 2, "num_samples": 40},
         (COUNTS, np.arange(60) % 3),
-        20,
+        80,
         lambda model: model.transform(COUNTS[:5], np.zeros(5)),
         lambda model: model.transform(np.ones((3, 9), int), np.zeros(3)),
     ),
     "CorrelatedTopics": Case(
-        {"num_topics": 2, "num_samples": 10},
+        {"num_topics": 2, "num_samples": 40},
         (COUNTS,),
-        20,
+        80,
         lambda model: model.transform(COUNTS[:5]),
         lambda model: model.transform(np.ones((3, 9), int)),
     ),
