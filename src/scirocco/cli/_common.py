@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from scirocco import _checks
 from scirocco._console import neutral, print_wrapped, to_json, width
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError, MissingExtraError
@@ -89,6 +90,7 @@ def counted(number: int, unit: str) -> str:
 
 def check_source(path: Path) -> None:
     """Reject a table that is not there, before anything slow is imported."""
+    _checks.path(path, "DATA")
     if not path.expanduser().exists():
         raise InvalidValueError(f"there is no file {path}.")
 
@@ -122,6 +124,7 @@ def cell(row: Any, name: str) -> str:
 
 def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
     """Reject a file that cannot be written, before any work is done."""
+    _checks.path(path, "--out")
     if path.suffix not in endings:
         raise InvalidValueError(f"--out {path} must end in {' or '.join(endings)}.")
     if path.exists() and not overwrite:

@@ -206,6 +206,25 @@ def test_chains_run_at_once(monkeypatch):
     check_positions(result, 0)
 
 
+def test_chains_compile_before_a_time_limit_and_start_where_they_would(seed):
+    """The step that compiles them is undone: also the next steps are those of a chain that was never prepared."""
+    moved = []
+
+    class Counted(Walk):
+        def move(self):
+            moved.append(self.step)
+            super().move()
+
+    walk, other = Counted(seed, 0), Walk(seed, 0)
+    walk.prepare()
+    assert moved == [0] and walk.step == 0
+    for _ in range(9):
+        for name, array in other.state().items():
+            np.testing.assert_array_equal(walk.state()[name], array)
+        walk.advance(1)
+        other.advance(1)
+
+
 # -- store -------------------------------------------------------------------------------------------------------------
 
 

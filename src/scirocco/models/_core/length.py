@@ -91,6 +91,13 @@ class Asked(NamedTuple):
     num_chains: Any
     seed: int
 
+    def or_else(self, num_samples: int, num_burnin: float) -> Asked:
+        """The same with these values instead of None."""
+        samples = num_samples if self.num_samples is None else self.num_samples
+        return self._replace(
+            num_samples=samples, num_burnin=num_burnin if self.num_burnin is None else self.num_burnin
+        )
+
     def planned_steps(self, first_steps: int = 0) -> int | None:
         """Steps of a run that keeps the draws wanted; None if they do not determine its length."""
         return planned_steps(self.num_samples, self.num_burnin, self.thin, first_steps)

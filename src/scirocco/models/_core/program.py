@@ -21,6 +21,9 @@ from scirocco.run.progress import Callback, as_callbacks
 from scirocco.samplers import BAOAB, Preconditioned
 from scirocco.store import holds_run
 
+_NUM_SAMPLES, _SHARE = 1_000, 0.2
+"""Draws of a chain, and burn-in, of runs with a length for which `sc.sample` chooses the rest."""
+
 
 class FitOptions(TypedDict, total=False):
     """The arguments that every `fit` has after its data: its length (at most one of three), its store, its progress."""
@@ -133,7 +136,8 @@ class Sampled:
         As for `OwnChains`.
     chosen
         Whether `sc.sample` chooses the method, and the length where none is given. For a length in steps, epochs or
-        seconds it is then BAOAB with control variates on batches of `batch_size` rows.
+        seconds it is then BAOAB with control variates on batches of `batch_size` rows, unless `sampling` has a sampler
+        or an estimator; of what was asked, None is 1,000 draws, and a fifth of the run as burn-in.
     default_epochs
         Passes of a run for which nothing is said, where the draws wanted do not determine its length.
     least_steps
@@ -142,7 +146,7 @@ class Sampled:
         Completes the run, before anything follows from it.
     """
 
-    sampling: Callable[..., Run]
+    sampling: functools.partial[Run]
     num_rows: int
     batch_size: int
     told: dict[str, Any] = field(default_factory=dict)
@@ -163,7 +167,12 @@ class Sampled:
         if self.chosen and all(value is None for value in _lengths(options)):
             wanted = {name: getattr(asked, name) for name in ("num_samples", "num_burnin", "thin")}
             return self.finish(self.sampling(**wanted, **how))
-        sampling = functools.partial(self.sampling, **(self._method() if self.chosen else {}))
+        sampling: Callable[..., Run] = self.sampling
+        if self.chosen:
+            sampling, asked = (
+                functools.partial(sampling, **self._method()),
+                asked.or_else(_NUM_SAMPLES, _SHARE),
+            )
         length = check_length(
             *_lengths(options),
             num_rows=self.num_rows,
@@ -178,7 +187,8 @@ class Sampled:
     def _method(self) -> dict[str, Any]:
         size = min(self.batch_size, self.num_rows)
         estimator = Full() if size == self.num_rows else ControlVariates(size)
-        return {"sampler": Preconditioned(BAOAB()), "estimator": estimator}
+        own = {name: value for name, value in self.sampling.keywords.items() if value is not None}
+        return {"sampler": Preconditioned(BAOAB()), "estimator": estimator, **own}
 
     def _drawn(self, sampling: Callable[..., Run], length: Length, asked: Asked, how: dict[str, Any]) -> Run:
         if length.num_steps is not None:

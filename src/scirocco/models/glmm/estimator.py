@@ -263,7 +263,7 @@ class GLMM(Results, fits.Conventions):
             Term(
                 GroupTerm(*one["term"]),
                 Design.read(one["design"]),
-                np.asarray(one["levels"]),
+                problem.as_labels(one["levels"]),
                 np.asarray(one["scale"]),
             )
             for one in extra["terms"]
