@@ -10,6 +10,8 @@ import pytest
 pytestmark = pytest.mark.process
 
 HEAVY = ("scirocco_papers", "arviz", "matplotlib", "numpyro", "scirocco.models", "scirocco.analysis")
+TABLE = {"scirocco.models", "scirocco.models._core", "scirocco.models._core.registry"}
+"""The list of models, which imports none of them."""
 REPORT = """
 import contextlib, io, json, os, sys
 from scirocco import cli
@@ -55,7 +57,7 @@ def test_what_needs_no_numbers_needs_no_jax(words, imported):
 
 @pytest.mark.parametrize("words", ["version", "--version", "cite SGLD LDA", "runs"])
 def test_a_command_imports_what_it_shows(words, imported):
-    assert not [name for name in imported[words] if name.startswith(HEAVY)]
+    assert not [name for name in imported[words] if name.startswith(HEAVY) and name not in TABLE]
 
 
 def test_the_list_of_experiments_imports_none_of_them(imported):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from scirocco import _checks
 from scirocco._console import neutral, print_wrapped, to_json, width
@@ -35,9 +35,17 @@ VOCABULARY = typer.Option(
     "--vocabulary", metavar="FILE", help="The words, one per line, in the order of their ids."
 )
 INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
+NEW_RUN = typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
+NEW_FILE = typer.Option(
+    "--out", metavar="FILE.csv", help="File to write; one line per row.", show_default=False
+)
+EPOCHS = typer.Option("--epochs", help="Length of the run in passes over the data.")
 STEPS = typer.Option("--steps", min=1, help="Length of the run in batches.")
 SECONDS = typer.Option("--seconds", help="Length of the run in seconds of wall time.")
 DRAWS = typer.Option("--draws", min=1, help="Posterior draws to keep per chain.")
+CHAINS = typer.Option("--chains", min=1, help="Independent chains; 4 by default.")
+BATCH_SIZE = typer.Option("--batch-size", min=1, help="Rows (observations, nodes, documents) per step.")
+SEED = typer.Option("--seed", min=0, help="Random seed of the chains.")
 THREADS = typer.Option("--threads", min=1, help="Number of threads; all cores by default.")
 REPLACE = typer.Option("--overwrite", help="Replace FILE.")
 
@@ -105,6 +113,13 @@ def drawn_so_far(num_chains: int, num_draws: int, status: str) -> str:
     return f"{chains} with {num_draws} draws" + (
         "" if status in ("complete", "stopped") else f" so far ({status})"
     )
+
+
+def cell(row: Any, name: str) -> str:
+    """A value of a table, with the interval in its columns `name_low` and `name_high`, if there is one."""
+    if f"{name}_low" in row:
+        return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
+    return str(row[name])
 
 
 def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:

@@ -342,6 +342,27 @@ def test_validation_is_scored(seed: int) -> None:
     assert run.scores and math.isfinite(run.scores[-1][1]["log_predictive"])
 
 
+def test_columns_have_the_names_of_a_data_frame(seed: int, tmp_path: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.random.default_rng(seed).normal(size=(40, 2)), columns=["wide", "high"])
+    how: dict[str, Any] = {"num_epochs": 5, "progress": False}
+    named = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(
+        X, store=tmp_path / "run", **how
+    )
+    for model in (named, DPMixture.load(tmp_path / "run")):
+        assert model.feature_names_in_.tolist() == model.column_names() == ["wide", "high"]
+        model.predict(X)
+        with pytest.raises(
+            InvalidValueError, match="begin with high, wide, and those of the fit with wide, high"
+        ):
+            model.predict(X[["high", "wide"]])
+    plain = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(X.to_numpy(), **how)
+    assert plain.column_names() == ["column 0", "column 1"] and not hasattr(plain, "feature_names_in_")
+    assert plain.column_names(["a", 2]) == ["a", "2"]
+    with pytest.raises(InvalidValueError, match="one name per column"):
+        plain.fit(X, names=["a"], **how)
+
+
 def test_works_in_scikit_learn(seed: int) -> None:
     base = pytest.importorskip("sklearn.base")
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 100)

@@ -50,13 +50,6 @@ class MixtureChain(Chain):
     def draw(self, rng: np.random.Generator) -> tuple[Array, float, dict[str, Array]]:
         """Weights of the clusters that have rows and of the rest, and the parameters of these clusters."""
 
-    def prepare(self) -> None:
-        """Compile, with a step that is taken back."""
-        super().prepare()
-        before = {name: np.array(part) for name, part in self.state().items()}
-        self.advance(1)
-        self.restore(before)
-
     @property
     def steps_a_pass(self) -> int:
         """Steps that draw all labels once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -21,7 +21,7 @@ from scirocco.models.dp.arrays import ArraySlices
 from scirocco.models.dp.chain import MixtureChain, fingerprint, spec
 from scirocco.models.dp.collapsed import Collapsed
 from scirocco.models.dp.families import Family, Gaussian, Multinomial
-from scirocco.models.dp.results import Results, reference_rows
+from scirocco.models.dp.results import Results, column_names, reference_rows
 from scirocco.models.dp.rows import Rows, Table
 from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.models.dp.slices import Slices
@@ -92,6 +92,8 @@ class DPMixture(Results):
         The most probable cluster of each training row.
     concentration_
         Posterior mean of α.
+    n_features_in_, feature_names_in_
+        Number of columns, and their names, if they have any.
     run_
         The run: `run_.draws["weights"]` has the axes (chain, draw, cluster), clusters by decreasing weight, padded with
         zeros; `run_.stats` has "num_clusters" and "concentration". After `partial_fit` it has the latest draws.
@@ -163,6 +165,7 @@ class DPMixture(Results):
         X: Table,
         y: object = None,
         *,
+        names: Sequence[object] | None = None,
         validation: Table | None = None,
         client: object = None,
         num_shards: int | None = None,
@@ -177,6 +180,8 @@ class DPMixture(Results):
             empty row of counts carries no information about its cluster and is left out.
         y
             Ignored.
+        names
+            Names of the columns, for reports; by default those of a data frame.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. By default `num_samples` times
             `thin` steps after the burn-in if `thin` is given, otherwise 100 passes, up to 1000 for small data.
@@ -206,9 +211,9 @@ class DPMixture(Results):
         if validation is not None:
             watch = _watcher(family, family.rows(validation))
             options["callbacks"] = (*as_callbacks(options.get("callbacks", ())), watch)
-        store = options.get("store")
+        store, labels = options.get("store"), column_names(X, family.width, names)
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
-            program = self._program(family, everything, rows, settings, labelling)
+            program = self._program(family, everything, rows, settings, labels, labelling)
 
             def as_stored(was: dict[str, Any]) -> OwnChains:
                 """A run that was started on the CPU stays there."""
@@ -220,7 +225,7 @@ class DPMixture(Results):
                         f'device="cpu" or "auto", not "{self.device}".'
                     )
                 on_host = dataclasses.replace(settings, device=HOST)
-                return self._program(family, everything, rows, on_host, labelling)
+                return self._program(family, everything, rows, on_host, labels, labelling)
 
             self._run(dataclasses.replace(program, as_stored=as_stored), options)
         self._training, self._online = everything, None
@@ -263,9 +268,8 @@ class DPMixture(Results):
         for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
             del latest[: -asked.num_samples]
-        program = dataclasses.replace(
-            self._program(family, rows, judged, settings), num_rows=online[0].num_rows
-        )
+        program = self._program(family, rows, judged, settings, column_names(X, family.width))
+        program = dataclasses.replace(program, num_rows=online[0].num_rows)
         run = program.gathered(type(self).__name__, asked, self._latest)
         self._settle(run, program.told, program.arrays)
         self._online = online
@@ -290,6 +294,7 @@ class DPMixture(Results):
         everything: Rows,
         rows: Rows,
         settings: Settings,
+        names: list[str] | None = None,
         labelling: sharded.Shards | None = None,
     ) -> OwnChains:
         """The chains of `rows`: those of `everything` that carry information, in a random order."""
@@ -301,7 +306,7 @@ class DPMixture(Results):
             num_rows,
             spec(family, settings),
             lambda number: chain_of(rows, family, settings, self.seed, number, labelling),
-            {"family": family.as_json(), "reference": reference_rows(rows)},
+            {"family": family.as_json(), "reference": reference_rows(rows), "names": names},
             epoch=(num_rows, size),
             default_epochs=min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _LABELS // num_rows)),
         )

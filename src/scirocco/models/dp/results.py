@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scirocco.data.values import Sparse, as_numpy
+from scirocco.data.values import Frame, Sparse, as_numpy
 from scirocco.diagnostics.intervals import central, check_draws, tails_of, widest
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.conventions import not_fitted
@@ -49,13 +49,18 @@ class Results(FittedModel):
     """Rows used to choose the reference draw."""
     _chosen: prediction.Reference | None = None
     n_features_in_: int
+    feature_names_in_: Array
+    """Only if the columns have names."""
 
     def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> Mapping[str, Any]:
-        self._family, self._judges = _opened(**told)
-        self.n_features_in_ = self._family.width
-        for name in ("_chosen", "_averages", "_labels", "_training"):
+        for name in ("_chosen", "_averages", "_labels", "_training", "feature_names_in_"):
             self.__dict__.pop(name, None)
-        return run.named_draws()
+        self._family, self._judges = _opened(told["family"], told["reference"])
+        self.n_features_in_ = self._family.width
+        if told["names"] is not None:
+            self.feature_names_in_ = np.asarray(told["names"], dtype=object)
+        draws: dict[str, Any] = run.draws
+        return draws
 
     def _watched(self) -> dict[str, Array]:
         """Quantities that do not depend on the labels of clusters."""
@@ -151,6 +156,13 @@ class Results(FittedModel):
         """Type of the rows: "multinomial" for counts, "gaussian" for real numbers."""
         self._check_fitted()
         return str(self._family.kind)
+
+    def column_names(self, names: Sequence[object] | None = None) -> list[str]:
+        """The names of the columns for readers: those given, those of the fit, or else numbers."""
+        known = vars(self).get("feature_names_in_") if names is None else names
+        if known is None:
+            return [f"column {k}" for k in range(self.n_features_in_)]
+        return column_names([], self.n_features_in_, known) or []
 
     @property
     def stats_(self) -> dict[str, Array]:
@@ -287,6 +299,12 @@ class Results(FittedModel):
 
     def _rows(self, X: Table) -> Rows:
         self._check_fitted()
+        known, names = vars(self).get("feature_names_in_"), column_names(X, None)
+        if known is not None and names is not None and list(known) != names:
+            raise InvalidValueError(
+                f"the columns of `X` begin with {', '.join(names[:5])}, and those of the fit with "
+                f"{', '.join(known[:5])}: pass the same columns in the same order."
+            )
         return self._family.rows(X)
 
     def _rows_or_numbers(self, X: Table) -> Rows:
@@ -328,6 +346,17 @@ class Results(FittedModel):
 def _parts(num_rows: int) -> Iterator[Array]:
     for first in range(0, num_rows, _ROWS_AT_ONCE):
         yield np.arange(first, min(first + _ROWS_AT_ONCE, num_rows))
+
+
+def column_names(X: Table, width: int | None, names: Sequence[object] | None = None) -> list[str] | None:
+    """The names of columns that were passed, or of a data frame whose columns have names."""
+    if names is None and isinstance(X, Frame) and all(isinstance(name, str) for name in X.columns):
+        names = list(X.columns)
+    if names is None:
+        return None
+    if width is not None and len(names) != width:
+        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(names):,}.")
+    return [str(name) for name in names]
 
 
 def reference_rows(rows: Rows) -> dict[str, Any]:

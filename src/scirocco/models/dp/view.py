@@ -19,7 +19,6 @@ from scirocco.drawing.markup import (
     search,
     tag,
 )
-from scirocco.errors import InvalidValueError
 from scirocco.models._core.view import View, size_of, with_draws
 from scirocco.models.dp.estimator import DPMixture
 from scirocco.models.dp.results import Cluster
@@ -50,7 +49,7 @@ def view(model: DPMixture, run: Run, names: Sequence[object] | None = None) -> V
 
 def _sections(model: DPMixture, run: Run, names: Sequence[object] | None) -> list[Section]:
     listed = model.clusters(model._level(_INTERVAL))
-    columns = _names(names, model.n_features_in_)
+    columns = model.column_names(names)
     found = [
         _numbers(model),
         _weights(listed, model._level(_INTERVAL)),
@@ -58,15 +57,6 @@ def _sections(model: DPMixture, run: Run, names: Sequence[object] | None) -> lis
     ]
     scored = scores(run.scores)
     return found if scored is None else [*found, Section("scores", "Scores", scored)]
-
-
-def _names(names: Sequence[object] | None, width: int) -> list[str]:
-    if names is None:
-        return [f"column {k}" for k in range(width)]
-    given = [str(name) for name in names]
-    if len(given) != width:
-        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(given):,}.")
-    return given
 
 
 def _numbers(model: DPMixture) -> Section:
