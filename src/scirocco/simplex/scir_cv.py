@@ -13,11 +13,11 @@ from scirocco import _checks
 from scirocco._tree import pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import Gradient, Reference, Sampler, schedules
+from scirocco.simplex import _rules
 from scirocco.simplex.scir import EXTRA_VARIANCE, LONGEST_STEP, step_for_variance, transition
 from scirocco.types import Array, Key, Params, PyTree
 
 _REFRESH_STEPS = 20
-_MARGIN = 2.0
 _LEAST_NOISE = 0.05
 
 Numbers = Array | np.ndarray
@@ -240,12 +240,4 @@ def control_is_stable(
     shrinks θ by e^(-h) if the batch has the component, and lets it grow by e^(h/(a - 1)) if not. `xp` is the
     array module, for callers without JAX.
     """
-    excess = xp.maximum(reference - 1.0, 1e-6)
-    in_batch = xp.minimum(excess * excess / xp.maximum(variance, 1e-30), 1e6)
-    growth = 2.0 * step / excess
-    if parametrization == 2:
-        pull = in_batch * -xp.expm1(-2.0 * step / in_batch)
-        return (reference > 1.0) & (pull > _MARGIN * growth)
-    absent = xp.exp(-in_batch)
-    pull = (1.0 - absent) * -xp.expm1(-2.0 * step)
-    return (reference > 1.0) & (pull > _MARGIN * absent * xp.expm1(xp.minimum(growth, 50.0)))
+    return _rules.stable(xp)(parametrization, reference, variance, step)
