@@ -241,7 +241,7 @@ def test_the_exact_correction_makes_mean_and_variance_those_of_the_target():
 
 
 def test_the_corrected_sampler_is_near_the_exact_correction():
-    """Over the whole grid: the mean to 1.2 %, the variance to 4 % in (ii), to 10 % in (i); shapes are never negative."""
+    """Over the whole grid: the mean to 1.2 %, the variance to 4 % in (ii), to 10 % in (i); no shape is negative."""
     counts = [theory.Counts.hypergeometric(0.1, count, 1_000, size) for size, count, *_ in GRID]
     a, variance = (jnp.array([getattr(each, name) for each in counts]) for name in ("mean", "variance"))
     h, kinds = np.array([h for *_, h, _ in GRID]), np.array([kind for *_, kind in GRID])

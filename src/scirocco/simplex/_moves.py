@@ -15,11 +15,9 @@ from numpy import uint64
 from scirocco.diffusions.host._random import inlined, normal
 from scirocco.diffusions.host._variates import factors, gamma, transition
 from scirocco.simplex import _rules
+from scirocco.simplex.tables import FASTEST, METHODS
 
-GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
-"""The methods, as `tables.METHODS` names them."""
-FASTEST = 600.0
-"""The largest growth of an exponent in a step: e^600 is a double."""
+GIBBS, SCIR, SCIR_CV, SGRLD = METHODS.values()
 
 is_stable = inlined(_rules.stable(np))
 euler = inlined(_rules.reflected(math))

@@ -106,14 +106,14 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("sampler", ["scir", "scir_cv"])
+@pytest.mark.parametrize("sampler", ["scir", "scir_cv_counts"])
 def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     """The mean of a CIR transition is linear in the counts, so that estimated counts do not change it."""
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
     step, start = 0.4, np.array([[3.0, 0.5], [2.0, 0.4], [1.5, 0.6], [1.0, 0.8]])
     chain = LangevinChain(net, units(net), Form(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1))
-    if sampler == "scir_cv":
+    if sampler == "scir_cv_counts":
         chain.reference = start[:, ::-1].copy()
         chain._refer()
     found = np.empty((4_000, K))
