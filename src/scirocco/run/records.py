@@ -43,6 +43,21 @@ class Divergence(NamedTuple):
 
 
 _OPTIONAL = frozenset({"model_values", "certificate"})
+_FORMS: dict[str, type] = {
+    "configuration": dict,
+    "asked": dict,
+    "notes": dict,
+    "position": dict,
+    "params": dict,
+    "model_values": dict,
+    "report": dict,
+    "traces": dict,
+    "probe": list,
+    "reducers": list,
+}
+"""What the entries of a description are, where they are not None."""
+_LEAST = {"num_samples": 1, "num_burnin": 0, "thin": 1, "num_chains": 1, "first_chain": 0, "seed": 0}
+"""Whole numbers in the configuration, and the least of each."""
 _MOST_STEPS = 2**62
 """Steps of a run; a larger number was not written by one."""
 
@@ -81,6 +96,8 @@ class Progress:
                 raise ValueError(f"`{name}` is {known[name]!r}")
         if not isinstance(known["status"], str) or not isinstance(known.get("timing", {}), dict):
             raise TypeError(f"the status is {known['status']!r}")
+        for values in (known.get("model_values") or {}).values():
+            np.asarray(values, float)
         known["steps_per_second"] = float(known.get("steps_per_second", 0.0))
         known["scores"] = [(int(step), dict(values)) for step, values in written["scores"]]
         known["diverged"] = Divergence(*map(int, written["diverged"])) if written.get("diverged") else None
@@ -132,6 +149,20 @@ class Record:
         """Read what `to_json` of this version, or a version before 0.2, wrote."""
         names = cls.__dataclass_fields__.keys() - {"fitted"}
         known = {name: value for name, value in written.items() if name in names}
+        for name, kind in _FORMS.items():
+            if known.get(name) is not None and not isinstance(known[name], kind):
+                raise StoreError(
+                    f"`{name}` of a run is {known[name]!r:.60}, and cannot have been written by scirocco."
+                )
+        for name, least in _LEAST.items():
+            number = known["configuration"].get(name, least)
+            if number is not None and (type(number) is not int or not least <= number < _MOST_STEPS):
+                raise StoreError(
+                    f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco."
+                )
+        for values in (known.get("model_values") or {}).values():
+            np.asarray(values, float)
+        dict(known["configuration"].get("versions", {}))
         return cls(**known, fitted={name: value for name, value in written.items() if name not in names})
 
     @property

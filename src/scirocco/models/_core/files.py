@@ -15,7 +15,7 @@ from scirocco.run import loading, records, snapshot
 from scirocco.run.encoding import decode, encode
 from scirocco.run.records import Record
 from scirocco.run.result import Run
-from scirocco.store import Store, open_stored
+from scirocco.store import Store, Stored, open_stored
 
 Path = str | os.PathLike[str]
 _NOTE = "sc.models."
@@ -47,6 +47,11 @@ def model_in(record: Record) -> str | None:
 def read(name: str, words: str, path: Path) -> Saved:
     """Open the folder of a model: one that was saved, or the store of a fit, finished or not."""
     stored = open_stored(path)
+    with records.understood(stored.path):
+        return _read_all(stored, name, words, path)
+
+
+def _read_all(stored: Stored, name: str, words: str, path: Path) -> Saved:
     record, progress = records.read(stored)
     if model_in(record) != name:
         raise InvalidTypeError(f"the run in {path} is not one of {words}.")
