@@ -19,7 +19,7 @@ from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
 from scirocco.estimators.precision import ShortSums, full_products, in_precision, products_of
-from scirocco.run import chains, keeping, loop, session, sinks
+from scirocco.run import accelerator_loop, chains, keeping, loop, session, sinks
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 @pytest.fixture
 def as_on_accelerators(monkeypatch):
     """Small groups, so that short runs have several of them."""
-    monkeypatch.setattr(loop, "_AHEAD_STEPS", 12)
+    monkeypatch.setattr(loop, "AHEAD_STEPS", 12)
     return lambda: monkeypatch.setattr(loop, "in_lockstep", lambda: True)
 
 
@@ -71,9 +71,9 @@ GROUPINGS += [("several draws in a group", "long steps")]
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
-        monkeypatch.setattr(loop, "_AHEAD_WORDS_ACCELERATOR", 8)
+        monkeypatch.setattr(loop, "AHEAD_WORDS_ACCELERATOR", 8)
     if inline == "long steps":
-        monkeypatch.setattr(loop, "_LONG_STEP", 1)
+        monkeypatch.setattr(accelerator_loop, "_LONG_STEP", 1)
     expected = run(helpers.MODEL, **CASES[case])
     as_on_accelerators()
     model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again

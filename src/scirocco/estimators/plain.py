@@ -13,7 +13,9 @@ from scirocco.estimators.base import (
     Context,
     Estimate,
     Estimator,
+    Passes,
     Summand,
+    Traits,
     estimate_from_rows,
     full_sum,
     none_at_all,
@@ -34,7 +36,7 @@ class Full(Estimator):
     Full()
     """
 
-    is_exact = can_spread = serves_blocks = can_be_referenced = True
+    traits = Traits(is_exact=True, can_spread=True, serves_blocks=True, can_be_referenced=True)
 
     def batching(self, num_rows: int) -> Batching:
         """All rows: nothing is drawn."""
@@ -45,16 +47,16 @@ class Full(Estimator):
     ) -> tuple[Estimate, PyTree]:
         """Exact; its noise covariance is zero."""
         total = full_sum(summand, position, context.data, context.batch.num_rows, key=context.key)
-        return self.from_pass(total, position, memory, noise)
+        return self._absorbed(total, position, memory, noise)
 
-    def next_pass(self, number: int, num_rows: int) -> int | None:
-        """The same number: every estimate is a pass."""
-        return number
+    @property
+    def passes(self) -> Passes:
+        """Every estimate is a pass."""
+        return Passes(lambda number, num_rows: number, self._absorbed)
 
-    def from_pass(
+    def _absorbed(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
-        """The sum itself."""
         return Estimate(total, none_at_all(total, position, kind)), memory
 
 
@@ -85,8 +87,6 @@ class Minibatch(Estimator):
     Minibatch(batch_size=500, sampling='auto', precision=None)
     """
 
-    can_spread = serves_blocks = can_be_referenced = looks_once = True
-
     batch_size: int = static()
     sampling: str = static(default="auto")
     precision: str | None = static(default=None)
@@ -96,6 +96,18 @@ class Minibatch(Estimator):
         _checks.choice(self.sampling, "sampling", SAMPLING)
         if self.precision is not None:
             _checks.choice(self.precision, "precision", PRECISIONS)
+
+    @property
+    def traits(self) -> Traits:
+        """It supports everything."""
+        return Traits(
+            can_spread=True,
+            serves_blocks=True,
+            can_be_referenced=True,
+            looks_once=True,
+            sampling=self.sampling,
+            precision=self.precision,
+        )
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks or independent rows."""
@@ -136,8 +148,7 @@ class Weighted(Estimator):
     >>> estimator = sc.Weighted(batch_size=100, probabilities=np.array([1.0, 2.0, 3.0]))
     """
 
-    is_uniform = False
-    serves_blocks = looks_once = True
+    traits = Traits(is_uniform=False, serves_blocks=True, looks_once=True)
 
     batch_size: int = static()
     probabilities: Any
@@ -181,8 +192,7 @@ class Stratified(Estimator):
     >>> estimator = sc.Stratified(batch_size=10, strata=np.array([0, 0, 1, 1, 1] * 20))
     """
 
-    is_uniform = False
-    can_be_referenced = looks_once = True
+    traits = Traits(is_uniform=False, can_be_referenced=True, looks_once=True)
 
     batch_size: int = static()
     strata: Any

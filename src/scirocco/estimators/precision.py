@@ -36,16 +36,16 @@ def full_products(estimator: Estimator | None) -> contextlib.AbstractContextMana
     (`jax.default_matmul_precision`) is used for everything.
     """
     rounds = jax.default_backend() != "cpu" and getattr(jax.config, _PRECISION) is None
-    if not rounds or estimator is None or estimator.core.looks_once:
+    if not rounds or estimator is None or estimator.core.traits.looks_once:
         return contextlib.nullcontext()
     return jax.default_matmul_precision("float32")
 
 
 def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
     """Products of matrices in the precision of an estimate: as its user has set it, or as in `full_products`."""
-    if estimator.core.precision is None:
+    if estimator.core.traits.precision is None:
         return full_products(estimator)
-    if estimator.core.precision != "float32" or jax.default_backend() == "cpu":  # a CPU never rounds
+    if estimator.core.traits.precision != "float32" or jax.default_backend() == "cpu":  # a CPU never rounds
         return contextlib.nullcontext()
     return jax.default_matmul_precision("float32")
 

@@ -73,7 +73,7 @@ def encode(part: Any) -> Any:
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    skipped = part.only_for_setup if isinstance(part, estimators.Estimator) else ()
+    skipped = part.traits.only_for_setup if isinstance(part, estimators.Estimator) else ()
     names = [field.name for field in dataclasses.fields(part) if field.init and field.name not in skipped]
     return {name: encode(value) for name, value in _tree.fields_of(part).items() if name in names}
 

@@ -316,7 +316,7 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
     """The shapes and dtypes that one draw needs in the store."""
     model, position = problem.model, _shapes(state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
-    stats = jax.eval_shape(lambda: loop._stats(model, problem.parts, state.sampler, state.gradient))
+    stats = jax.eval_shape(lambda: loop.stats_of(model, problem.parts, state.sampler, state.gradient))
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
         params if keeping.every else None,
