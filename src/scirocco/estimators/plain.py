@@ -20,8 +20,8 @@ from scirocco.estimators.base import (
     full_sum,
     none_at_all,
 )
-from scirocco.estimators.precision import PRECISIONS, in_precision
-from scirocco.types import Array, Key, Params, PyTree, Rows
+from scirocco.estimators.precision import PRECISIONS
+from scirocco.types import Params, PyTree
 
 
 @cited("exact gradients", "scirocco")
@@ -75,10 +75,9 @@ class Minibatch(Estimator):
         streamed data, in `scirocco.data.superbatches`.
     precision
         Of the factors of matrix products on accelerators; parameters, sums and the update stay in float32. None
-        (default): that of the device, about 10 bits on NVIDIA GPUs; "float32": all 24 bits; "bfloat16": 8 bits, for
-        large networks, whose products are then faster. Rounding is harmless as long as the spacing of the rounded
-        numbers, |θ|/128 for bfloat16 and |θ|/1024 by default, is below the posterior standard deviation of θ. A CPU
-        always computes in float32.
+        (default): that of the device, about 10 bits on NVIDIA GPUs; "float32": all 24 bits; "bfloat16": 8 bits.
+        Rounding is harmless as long as the spacing of the rounded numbers, |θ|/128 for bfloat16 and |θ|/1024 by
+        default, is below the posterior standard deviation of θ. A CPU always computes in float32.
 
     Examples
     --------
@@ -95,7 +94,7 @@ class Minibatch(Estimator):
         _checks.positive_int(self.batch_size, "batch_size")
         _checks.choice(self.sampling, "sampling", SAMPLING)
         if self.precision is not None:
-            _checks.choice(self.precision, "precision", PRECISIONS)
+            _checks.choice(self.precision, "precision", tuple(PRECISIONS))
 
     @property
     def traits(self) -> Traits:
@@ -117,15 +116,7 @@ class Minibatch(Estimator):
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """Scaled sum over the batch."""
-        batch = context.batch
-
-        def estimate(position: Params, rows: Rows, weights: Array | None, key: Key | None) -> Estimate:
-            return estimate_from_rows(
-                summand, position, batch._replace(rows=rows, weights=weights), key, noise
-            )
-
-        made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
-        return made, memory
+        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
 @cited("minibatches with unequal probabilities", "scirocco")

@@ -23,8 +23,6 @@ _NOISE_AHEAD_PAYS = 32
 """Share of the room for randomness above which a step draws its own noise."""
 _UNROLL = (4, 5, 3, 2)
 """Steps written out in a loop whose length they divide, the best first."""
-_MANY_CHAINS = 256
-"""Chains from which on memory limits a step, not the number of kernels."""
 _LONG_STEP = 1 << 23
 """Parameters: a step then takes so long that fewer kernels gain nothing, and the program has it only once."""
 
@@ -40,8 +38,6 @@ class Pace(NamedTuple):
     """Whether a step draws its own noise: for so many parameters that writing and reading it again would take time."""
     grouped: bool
     """Whether several chains share their batches."""
-    many: bool = False
-    """Whether there are so many chains that memory limits a step, not the number of kernels."""
 
     @property
     def draws_together(self) -> int:
@@ -55,7 +51,7 @@ def pace_of(parts: Parts, params: Params, every: int, num_chains: int, group_siz
     inline = numbers * _NOISE_AHEAD_PAYS > loop.AHEAD_WORDS_ACCELERATOR
     room = loop.AHEAD_WORDS_ACCELERATOR // (plans if inline else max(numbers, plans))
     ahead = max(1, min(loop.AHEAD_STEPS, room))
-    return Pace(every, ahead, inline, group_size > 1, num_chains >= _MANY_CHAINS)
+    return Pace(every, ahead, inline, group_size > 1)
 
 
 class Strides(NamedTuple):
@@ -107,7 +103,7 @@ def advance_by_draws(
     ahead = min(pace.ahead, every * together)
     whole = (n for n in range(ahead, ahead // 2, -1) if every % n == 0)  # blocks without a remainder
     buffers = loop.buffers_for(loop.kept(model, parts, state, keep_gradients), capacity)
-    batching, data = parts.batching.for_accelerator(parts.data, pace.grouped, pace.many)
+    batching, data = parts.batching.for_accelerator(parts.data, pace.grouped)
     parts = parts._replace(batching=batching, data=data)
     strides = Strides(
         model, keep_gradients, parts, num_steps, every, together, next(whole, ahead), pace.inline

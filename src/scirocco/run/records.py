@@ -101,8 +101,6 @@ class Record:
     params: dict[str, dict[str, Any]] | None = None
     model_values: Any = None
     """Values of the model at the point `probe` and others, by which another model is recognised."""
-    program: str | None = None
-    """A hash of the traced model; versions before 0.2 did not store it, and compared fewer values."""
     probe: list[Any] | None = None
     report: dict[str, Any] = field(default_factory=dict)
     """The results of the set-up."""
@@ -216,7 +214,6 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
         position=leaves_spec(position),
         params=leaves_spec(params),
         model_values=encoding.model_values(problem.model, point, rows),
-        program=encoding.program(problem.model, point, rows),
         probe=encoding.point(position),
         report=plain(ready.report),
         traces=trace_specs({name: jax.eval_shape(function, params) for name, function in traced}),

@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.precision import ShortSums, products_of
+from scirocco.estimators.precision import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Events, Gradient, Mover, Proposer, Sampler, Trajectory
@@ -147,8 +147,6 @@ class Together(Scheme):
         target = parts.target(model)
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
         summand = target.summand
-        if context.batch.by_columns and probe is None:
-            summand = ShortSums(summand)
         more: dict[str, PyTree] = {}
         if parts.sampler.needs.auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
