@@ -198,19 +198,8 @@ def _refuse_other_data(record: Record, source: Any, path: str) -> None:
 
 def _difference(record: Record, model: Posterior, position: PyTree, rows: PyTree) -> str | None:
     """What distinguishes a model from that of the stored run; None if nothing does."""
-    if record.program is None:
-        return encoding.compare_models(record.model_values, encoding.old_model_values(model, position, rows))
     values = encoding.model_values(model, position, rows)
-    tolerance = _tolerance(record, position)
-    difference = encoding.compare_models(record.model_values, values, tolerance, tolerance)
-    changed = {change.split()[0] for change in _changes(record)}
-    if difference or changed & {
-        "backend",
-        "jax",
-        "scirocco",
-    }:  # another version may trace the same model otherwise
-        return difference
-    return None if encoding.program(model, position, rows) == record.program else "its program is another one"
+    return encoding.compare_models(record.model_values, values, _tolerance(record, position))
 
 
 def check_here(
@@ -219,9 +208,8 @@ def check_here(
     """Raise an error if the model has other values where the first chain is than it had when it came there."""
     if reached.model_values is None:
         return
-    tolerance = _tolerance(record, position)
     values = encoding.values_at(model, position, records.probe_rows(request.source))
-    difference = encoding.compare_models(reached.model_values, values, tolerance, tolerance)
+    difference = encoding.compare_models(reached.model_values, values, _tolerance(record, position))
     _refuse_another_model(difference, os.fspath(cast(_Path, request.store)))
 
 

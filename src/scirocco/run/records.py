@@ -127,8 +127,6 @@ class Record:
     params: dict[str, dict[str, Any]] | None = None
     model_values: Any = None
     """Values of the model at the point `probe` and others, by which another model is recognised."""
-    program: str | None = None
-    """A hash of the traced model; versions before 0.2 did not store it, and compared fewer values."""
     probe: list[Any] | None = None
     report: dict[str, Any] = field(default_factory=dict)
     """The results of the set-up."""
@@ -280,7 +278,6 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
         position=leaves_spec(position),
         params=leaves_spec(params),
         model_values=encoding.model_values(problem.model, point, rows),
-        program=encoding.program(problem.model, point, rows),
         probe=encoding.point(position),
         report=plain(ready.report),
         traces=trace_specs({name: jax.eval_shape(function, params) for name, function in traced}),
@@ -380,7 +377,7 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
     """The shapes and dtypes that one draw needs in the store."""
     model, position = problem.model, _shapes(state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
-    stats = jax.eval_shape(lambda: loop._stats(model, problem.parts, state.sampler, state.gradient))
+    stats = jax.eval_shape(lambda: loop.stats_of(model, problem.parts, state.sampler, state.gradient))
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
         params if keeping.every else None,
