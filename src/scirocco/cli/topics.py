@@ -124,7 +124,7 @@ def topics_fit_command(
     steps: Annotated[int | None, _common.STEPS] = None,
     seconds: Annotated[float | None, _common.SECONDS] = None,
     chains: Annotated[
-        int | None, typer.Option("--chains", min=1, help="Independent chains; with two, R-hat is shown.")
+        int | None, typer.Option("--chains", min=1, help="Independent chains (2); R-hat compares them.")
     ] = None,
     draws: Annotated[int | None, _common.DRAWS] = None,
     seed: Annotated[

@@ -239,13 +239,10 @@ def _sample(
     except KeyboardInterrupt:
         if not holds_run(folder):
             request.say("A run with --seconds keeps nothing before its burn-in is over.")
-        raise
-    except InvalidValueError:
         # a run interrupted in its burn-in has no topics to show, but it can be resumed
         if not interrupted_early(folder):
             raise
         _say_how_to_go_on(request, folder)
-    assert model.run_ is not None
     return model.run_.status
 
 

@@ -1,4 +1,4 @@
-"""`num_samples`, `num_burnin`, `thin` mean the same in topic models and mixtures, and their old names still work."""
+"""`num_samples`, `num_burnin`, `thin` of mixtures, and their old names still work."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ import pytest
 pytest.importorskip("numba", reason="topic models and mixtures need numba (the extra `compiled`)")
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models import LDA, DPMixture
+from scirocco.models import DPMixture
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.poisson([4, 4, 1, 0, 0], (60, 5)), RNG.poisson([0, 0, 1, 4, 4], (60, 5))])
 MODELS = {
-    "topics": lambda **options: LDA(2, beta=0.5, batch_size=30, seed=1, **options),
-    "topics without memory": lambda **options: LDA(
-        2, beta=0.5, batch_size=30, seed=1, memory="none", sweeps=4, **options
-    ),
     "clusters": lambda **options: DPMixture(
         "multinomial", batch_size=30, seed=1, keep_clusters=40, **options
     ),
@@ -52,10 +48,9 @@ def test_old_names_give_the_same_draws(name):
 @each
 def test_steps_of_burn_in_and_between_draws(name):
     fitted = MODELS[name](num_samples=5, num_burnin=20, thin=3, num_chains=2)
-    options = {"growth": None} if isinstance(fitted, LDA) else {}
-    fitted.set_params(**options).fit(X, progress=False)
+    fitted.fit(X, progress=False)
     assert plan(fitted) == [5, 20, 3] and leaf(fitted).shape[:2] == (2, 5)
-    longer = MODELS[name](num_samples=5, num_burnin=20, thin=3).set_params(**options)
+    longer = MODELS[name](num_samples=5, num_burnin=20, thin=3)
     assert plan(longer.fit(X, num_steps=50, progress=False)) == [5, 35, 3]
     assert plan(longer.fit(X, num_steps=30, progress=False)) == [3, 21, 3]
     assert plan(longer.set_params(thin=None).fit(X, num_steps=40, progress=False)) == [5, 20, 4]
@@ -68,11 +63,6 @@ def test_steps_of_burn_in_and_between_draws(name):
 def test_seconds(name):
     model = MODELS[name](num_samples=4, num_burnin=8, thin=1).fit(X, max_seconds=0.3, progress=False)
     assert 1 <= leaf(model).shape[1] <= 4 and model.run_.configuration["thin"] == 1
-
-
-def test_growth_belongs_to_the_burn_in():
-    model = LDA(2, growth=[(40, 5), (120, 2)], batch_size=30, num_samples=4, num_burnin=3, thin=2)
-    assert plan(model.fit(X, progress=False)) == [4, 10 + 8 + 4, 2]
 
 
 @each

@@ -89,6 +89,25 @@ def test_draws_come_after_the_growth():
     assert passes.max() >= 7
 
 
+@pytest.mark.parametrize(("epochs", "stages"), [(2, [[20, 1]]), (7, [[20, 5], [60, 2]])])
+def test_passes_count_the_growth(epochs, stages):
+    """As many documents are visited as in so many passes, and at most half of the steps are growth."""
+    how = {"num_chains": 1, "growth": [(20, 5), (60, 2)]} | OPTIONS
+    model = LDA(2, **how).fit(X, num_epochs=epochs, progress=False)
+    known = model.run_.configuration
+    assert known["growth"] == stages
+    steps = known["num_burnin"] + known["num_samples"] * known["thin"]
+    batch, grown = (
+        OPTIONS["batch_size"],
+        sum(passes * -(-size // OPTIONS["batch_size"]) for size, passes in stages),
+    )
+    visits = sum(size * passes for size, passes in stages) + (steps - grown) * batch
+    assert 0 <= visits - epochs * len(X) < batch and grown <= steps / 2
+    assert model.run_.stats["passes"][0, -1] == pytest.approx(visits / len(X))
+    same = LDA(2, **how).fit(X, num_steps=steps, progress=False)
+    np.testing.assert_array_equal(same.topics(draws=True), model.topics(draws=True))
+
+
 def test_a_short_run_grows_less():
     model = LDA(2, growth=[(20, 10), (60, 10)], **OPTIONS).fit(X, num_steps=20, progress=False)
     assert model.run_.configuration["growth"] == [[20, 3], [60, 3]]

@@ -67,6 +67,21 @@ def test_rhat_tells_chains_apart_and_is_of_matched_topics(tmp_path, seed):
     assert max(topic.rhat for topic in found) > 1.5 > 1.2 > min(topic.rhat for topic in found)
 
 
+def test_topics_with_a_name_are_those_with_the_name(tmp_path, seed):
+    """Of other chains too, even if another topic is nearer to them."""
+    rng = np.random.default_rng([seed, 11])
+    draws = rng.dirichlet([700, 200, 90, 10], (2, 30, 3))
+    draws[:, :, 1] = draws[:, :, 1, ::-1]
+    draws[1] = draws[1][:, [1, 0, 2]]
+    free, named = (
+        model_of(tmp_path / str(len(names)), draws, names=names) for names in ((), ("sky", "farm"))
+    )
+    swapped = [1, 0, 2]
+    np.testing.assert_array_equal(named.draws_["topics"], np.float32(draws))
+    assert named.rhat()[:2].min() > 1.5 > free.rhat()[1]
+    np.testing.assert_array_equal(free.draws_["topics"][1][:, 1], np.float32(draws[1][:, swapped[1]]))
+
+
 def test_what_is_not_known_is_left_out(tmp_path, seed):
     """Draws alone tell no shares of topics; one chain has no R-hat."""
     draws = np.random.default_rng([seed, 10]).dirichlet(np.ones(5), (1, 4, 3))

@@ -84,8 +84,11 @@ class TopicModel(FittedModel):
         topics = run.draws["topics"]
         self.n_features_in_ = int(topics.shape[-1])
         total, *others = [self._sum(topics, chain) for chain in range(topics.shape[0])]
-        own = np.arange(len(total))[None]
-        self._orders = np.concatenate([own, align(total, np.stack(others))]) if others else own
+        self._orders = np.tile(np.arange(len(total)), (len(others) + 1, 1))
+        named = len(told.get("topic_names", ()))  # they are the same topics in all chains
+        if others and named < len(total):
+            free = np.stack([each[named:] for each in others])
+            self._orders[1:, named:] = named + align(total[named:], free)
         for each, order in zip(others, self._orders[1:], strict=True):
             total += each[order]
         self.components_ = normalise(total)
