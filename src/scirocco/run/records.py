@@ -172,8 +172,10 @@ def read(stored: Stored | Store) -> tuple[Record, Progress]:
 
 
 def status_of(stored: Stored) -> str:
-    """The status; a run that is neither finished nor being written was killed."""
-    status = str(stored.progress["status"])
+    """The status; a run with all its draws is complete, one that is neither finished nor being written was killed."""
+    status, progress = str(stored.progress["status"]), stored.progress
+    if status in ("stopped", "interrupted") and 0 < progress["num_samples"] <= progress["draws"]:
+        return "complete"
     return "killed" if status == "running" and not stored.running else status
 
 
