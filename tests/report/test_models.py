@@ -89,8 +89,8 @@ def test_components_of_a_mixture_are_in_one_order(seed):
     assert "in one order" in page.sections["diagnosis"]
     rows = {row[0]: float(row[1]) for row in page.rows["parameters"][1:]}
     for k in range(2):
-        assert rows[f"mean of column 1[{k}]"] == pytest.approx(model.means_[k, 1], rel=1e-3)
-        assert rows[f"weight[{k}]"] == pytest.approx(model.weights_[k], rel=1e-3)
+        assert rows[f"means[{k}, 1]"] == pytest.approx(model.means_[k, 1], rel=1e-3)
+        assert rows[f"weights[{k}]"] == pytest.approx(model.weights_[k], rel=1e-3)
 
 
 def test_a_factorisation_is_judged_by_its_predictions(seed):

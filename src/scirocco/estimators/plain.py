@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scirocco import _checks
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, AllRows, Batching, batching
 from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidTypeError
@@ -13,15 +13,18 @@ from scirocco.estimators.base import (
     Context,
     Estimate,
     Estimator,
+    Passes,
     Summand,
+    Traits,
     estimate_from_rows,
     full_sum,
     none_at_all,
 )
-from scirocco.estimators.precision import PRECISIONS, in_precision
-from scirocco.types import Array, Key, Params, PyTree, Rows
+from scirocco.estimators.precision import PRECISIONS
+from scirocco.types import Params, PyTree
 
 
+@cited("exact gradients", "scirocco")
 @pytree_dataclass
 class Full(Estimator):
     """The exact sum over all rows, at every step: cost O(N). The reference for the others.
@@ -33,7 +36,7 @@ class Full(Estimator):
     Full()
     """
 
-    is_exact = can_spread = serves_blocks = can_be_referenced = True
+    traits = Traits(is_exact=True, can_spread=True, serves_blocks=True, can_be_referenced=True)
 
     def batching(self, num_rows: int) -> Batching:
         """All rows: nothing is drawn."""
@@ -44,19 +47,20 @@ class Full(Estimator):
     ) -> tuple[Estimate, PyTree]:
         """Exact; its noise covariance is zero."""
         total = full_sum(summand, position, context.data, context.batch.num_rows, key=context.key)
-        return self.from_pass(total, position, memory, noise)
+        return self._absorbed(total, position, memory, noise)
 
-    def next_pass(self, number: int, num_rows: int) -> int | None:
-        """The same number: every estimate is a pass."""
-        return number
+    @property
+    def passes(self) -> Passes:
+        """Every estimate is a pass."""
+        return Passes(lambda number, num_rows: number, self._absorbed)
 
-    def from_pass(
+    def _absorbed(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
-        """The sum itself."""
         return Estimate(total, none_at_all(total, position, kind)), memory
 
 
+@cited("minibatch estimates of the gradient", "welling2011")
 @pytree_dataclass
 class Minibatch(Estimator):
     """(N/n) Σ_{i in S} f(θ, x_i) over a minibatch S of n rows: unbiased, cost O(n).
@@ -71,10 +75,9 @@ class Minibatch(Estimator):
         streamed data, in `scirocco.data.superbatches`.
     precision
         Of the factors of matrix products on accelerators; parameters, sums and the update stay in float32. None
-        (default): that of the device, about 10 bits on NVIDIA GPUs; "float32": all 24 bits; "bfloat16": 8 bits, for
-        large networks, whose products are then faster. Rounding is harmless as long as the spacing of the rounded
-        numbers, |θ|/128 for bfloat16 and |θ|/1024 by default, is below the posterior standard deviation of θ. A CPU
-        always computes in float32.
+        (default): that of the device, about 10 bits on NVIDIA GPUs; "float32": all 24 bits; "bfloat16": 8 bits.
+        Rounding is harmless as long as the spacing of the rounded numbers, |θ|/128 for bfloat16 and |θ|/1024 by
+        default, is below the posterior standard deviation of θ. A CPU always computes in float32.
 
     Examples
     --------
@@ -82,8 +85,6 @@ class Minibatch(Estimator):
     >>> sc.Minibatch(batch_size=500)
     Minibatch(batch_size=500, sampling='auto', precision=None)
     """
-
-    can_spread = serves_blocks = can_be_referenced = looks_once = True
 
     batch_size: int = static()
     sampling: str = static(default="auto")
@@ -93,7 +94,19 @@ class Minibatch(Estimator):
         _checks.positive_int(self.batch_size, "batch_size")
         _checks.choice(self.sampling, "sampling", SAMPLING)
         if self.precision is not None:
-            _checks.choice(self.precision, "precision", PRECISIONS)
+            _checks.choice(self.precision, "precision", tuple(PRECISIONS))
+
+    @property
+    def traits(self) -> Traits:
+        """It supports everything."""
+        return Traits(
+            can_spread=True,
+            serves_blocks=True,
+            can_be_referenced=True,
+            looks_once=True,
+            sampling=self.sampling,
+            precision=self.precision,
+        )
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks or independent rows."""
@@ -103,17 +116,10 @@ class Minibatch(Estimator):
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """Scaled sum over the batch."""
-        batch = context.batch
-
-        def estimate(position: Params, rows: Rows, weights: Array | None, key: Key | None) -> Estimate:
-            return estimate_from_rows(
-                summand, position, batch._replace(rows=rows, weights=weights), key, noise
-            )
-
-        made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
-        return made, memory
+        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
+@cited("minibatches with unequal probabilities", "scirocco")
 @pytree_dataclass
 class Weighted(Estimator):
     """Σ_{i in S} f(θ, x_i) / (n p_i) over n rows drawn with probability p_i: unbiased for any p_i > 0.
@@ -133,8 +139,7 @@ class Weighted(Estimator):
     >>> estimator = sc.Weighted(batch_size=100, probabilities=np.array([1.0, 2.0, 3.0]))
     """
 
-    is_uniform = False
-    serves_blocks = looks_once = True
+    traits = Traits(is_uniform=False, serves_blocks=True, looks_once=True)
 
     batch_size: int = static()
     probabilities: Any
@@ -157,6 +162,7 @@ class Weighted(Estimator):
         return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
+@cited("stratified minibatches", "barile2024")
 @pytree_dataclass
 class Stratified(Estimator):
     """Σ_s (N_s/n_s) Σ_{i in S_s} f(θ, x_i): some rows of every stratum s, at every step; unbiased.
@@ -177,8 +183,7 @@ class Stratified(Estimator):
     >>> estimator = sc.Stratified(batch_size=10, strata=np.array([0, 0, 1, 1, 1] * 20))
     """
 
-    is_uniform = False
-    can_be_referenced = looks_once = True
+    traits = Traits(is_uniform=False, can_be_referenced=True, looks_once=True)
 
     batch_size: int = static()
     strata: Any

@@ -16,12 +16,13 @@ from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared
+from scirocco.estimators.base import next_pass, serving
 from scirocco.estimators.precision import products_of
 from scirocco.model import BlockModel, Posterior, View
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, context_of
-from scirocco.run.schemes import Scheme
-from scirocco.samplers import Blocks, Gibbs, Gradient, Sampler
+from scirocco.run.schemes import AlongTrajectory, BetweenEvents, OneMove, ProposedMove, Scheme
+from scirocco.samplers import Blocks, Events, Gibbs, Gradient, Mover, Proposer, Sampler, Trajectory
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -41,12 +42,12 @@ class InTurn(Scheme):
             raise InvalidValueError(
                 "sc.Blocks requires all rows on one device: use a mesh with only the axis `chains`."
             )
-        if not estimator.serves_blocks:
+        if not estimator.traits.serves_blocks:
             raise InvalidTypeError(
                 f"sc.Blocks does not support {type(estimator).__name__}; use sc.Full, sc.Minibatch, sc.Weighted or "
                 "sc.ControlVariates."
             )
-        if streamed and estimator.next_pass(0, num_rows) is not None:
+        if streamed and next_pass(estimator, 0, num_rows) is not None:
             raise InvalidValueError(
                 "sc.Blocks on streamed data requires an estimator that reads batches: sc.Minibatch, not sc.Full."
             )
@@ -67,11 +68,11 @@ class InTurn(Scheme):
         """The one-off work of the estimator, for each block that reads data."""
         memory, report, start = [], {"passes": 0.0}, position
         for view in _views(model, parts):
-            estimator = parts.estimator.serving(view.takes_key)
+            estimator = serving(parts.estimator, view.takes_key)
             prepared = estimator.prepare(view, table, position, key)
             memory.append(prepared.memory)
             report["passes"] += prepared.report.get("passes", 0.0)
-            start = prepared.position if estimator.keeps_one_sum else start
+            start = prepared.position if estimator.traits.keeps_one_sum else start
         return Prepared(start, tuple(memory), report if report["passes"] else {})
 
     def blank_memory(  # type: ignore[override]
@@ -79,7 +80,7 @@ class InTurn(Scheme):
     ) -> tuple[PyTree, ...]:
         """One memory for each block that reads data."""
         return tuple(
-            parts.estimator.serving(view.takes_key).blank_memory(
+            serving(parts.estimator, view.takes_key).blank_memory(
                 position, view.blank_total(position, row_spec), num_rows
             )
             for view in _views(model, parts)
@@ -108,7 +109,7 @@ class InTurn(Scheme):
         single = _alone(parts, batch.num_rows)
         own = None if key is None else jax.random.fold_in(key, index)
         context = context_of(parts, _share(batch, place, len(readers), single), number, own)
-        estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].noise_kind
+        estimator, kind = serving(parts.estimator, view.takes_key), sampler.samplers[index].needs.noise
         with products_of(estimator):
             estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
         drive = Gradient(view.combine(position, estimate.total), estimate.noise)
@@ -123,12 +124,33 @@ class InTurn(Scheme):
         units = (model.constrain, model.unconstrain)
         count = len(sampler.names)
         for index in range(count):
-            moved = sampler.step_block(index, moved, drive, draws.noise[index], state.number, units)
+            moved = sampler.step(index, moved, drive, draws.noise[index], state.number, units)
             following = (index + 1) % count
             drive, memory = self.evaluate(
                 model, parts, moved.position, memory, number, *draws[1:], index=following
             )
         return moved, drive, memory
+
+
+SCHEMES: dict[type, Scheme] = {
+    Mover: OneMove(),
+    Proposer: ProposedMove(),
+    Trajectory: AlongTrajectory(),
+    Events: BetweenEvents(),
+    Blocks: InTurn(),
+}
+"""The kinds of samplers, and how each makes a step."""
+
+
+def scheme_of(sampler: Sampler) -> Scheme:
+    """How a sampler of this kind makes a step."""
+    for kind in type(sampler).__mro__:
+        if kind in SCHEMES:
+            return SCHEMES[kind]
+    raise InvalidTypeError(
+        f"{type(sampler).__name__} is of no kind: derive it from sc.samplers.Mover (one move), Proposer (a move that "
+        "can be rejected), Trajectory or Events."
+    )
 
 
 def _views(model: BlockModel, parts: Parts) -> list[View]:
@@ -205,11 +227,11 @@ def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockMo
             )
             raise InvalidTypeError(f"the Gibbs update of {label} {need}{hint}.")
         return
-    if sampler.driven_by != follows:
+    if sampler.needs.drive != follows:
         needs = {
             "counts": f"is driven by counts: sc.BlockModel(model, {names[0]}=sc.CountModel(concentration, counts))",
             "gradient": "requires a gradient, but the model has counts or statistics for this block",
-        }[sampler.driven_by]
+        }[sampler.needs.drive]
         raise InvalidTypeError(f"{kind} of the block {label} {needs}.")
 
 
@@ -229,7 +251,7 @@ def batching(estimator: Estimator, num_rows: int, count: int) -> Batching:
 
 def _alone(parts: Parts, num_rows: int) -> Batching:
     """How the rows of one block would be drawn alone. Probabilities are traced here, and cannot be checked again."""
-    if parts.estimator.is_uniform:
+    if parts.estimator.traits.is_uniform:
         return parts.estimator.batching(num_rows)
     return dataclasses.replace(parts.batching, size=parts.estimator.batch_size)  # type: ignore[type-var]
 

@@ -26,14 +26,15 @@ from scirocco.data.batching import AllRows, Batching
 from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
+from scirocco.estimators.base import next_pass
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, negative_log_posterior
 from scirocco.model import Model, without_value
 from scirocco.run import metric, scores
 from scirocco.run.loop import Parts
 from scirocco.samplers import Sampler, Scales
-from scirocco.samplers.base import largest as largest_of
-from scirocco.samplers.preconditioned import rows_times, times
+from scirocco.samplers.preconditioned import core_of, rows_times, times
+from scirocco.samplers.scales import largest as largest_of
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _ROWS = 1_024
@@ -67,10 +68,10 @@ def measure(
     """
     position = near_mode(model, table, prepared, key)
     factor = largest = None
-    if parts.sampler.metric != "none":
-        factor = parts.sampler.factor
+    if parts.sampler.needs.metric != "none":
+        factor = parts.sampler.known.factor
         if factor is None:
-            shape = metric.shape_at(model, table, position, parts.sampler.metric, key)
+            shape = metric.shape_at(model, table, position, parts.sampler.needs.metric, key)
             factor, largest = shape.factor, shape.largest
     found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
     scales = found(factor, largest)
@@ -78,7 +79,7 @@ def measure(
     if kinked and scales.factor is not None:
         kinked = scores.roundness(model, table, position, scales.factor, key) >= scores.ROUND_ENOUGH
     if kinked:
-        if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
+        if parts.sampler.needs.metric == "laplace" and parts.sampler.known.factor is None:
             scales = found(metric.shape_at(model, table, position, "fisher", key).factor, None)
         scales = scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
     return scales
@@ -301,7 +302,7 @@ def _measurement(
         feed.close()
         points = min(_POINTS, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
-    exact = not with_noise or (parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole)
+    exact = not with_noise or (next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole)
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
     return model, points, exact, thorough, bare, rows, position, factor, without_value(memory), own
 
@@ -350,7 +351,9 @@ def _noise_of_batch(
     context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
     estimator = parts.estimator
     if factor is not None and factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
-        if not estimator.needs_index:  # a table of the rows' gradients is in the parameters' own coordinates
+        if (
+            not estimator.traits.needs_index
+        ):  # a table of the rows' gradients is in the parameters' own coordinates
             return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[
                 0
             ].noise
@@ -393,9 +396,9 @@ def _is_affordable(model: Model, table: Table, position: Params) -> bool:
 
 def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
     """ε λ in the sampler's coordinates, or ε² λ with a momentum: the largest eigenvalue of √ε H √ε, or of ε H ε."""
-    power = 1.0 / sampler.core.step_order
+    power = 1.0 / core_of(sampler).known.step_order
     spread = jax.tree.map(lambda e, p: jnp.broadcast_to(e**power, p.shape), eps, position)
-    roots, factor, largest = ravel_pytree(spread)[0], sampler.factor, 1.0
+    roots, factor, largest = ravel_pytree(spread)[0], sampler.known.factor, 1.0
     if factor is None:
         factor = roots
     elif factor.ndim == 2 and factor.shape[0] != factor.shape[1]:

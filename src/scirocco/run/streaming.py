@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,11 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data import Probed, Table
 from scirocco.estimators import full_sum
+from scirocco.estimators.base import next_pass
 from scirocco.model import Posterior, without_value
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
-from scirocco.samplers import Gradient, Sampler
+from scirocco.samplers import Gradient, Mover, Proposer
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -34,7 +35,7 @@ class StreamedParts:
 
     def next_pass(self, number: int) -> int | None:
         """The first estimate from `number` on that needs all rows."""
-        return self._parts.estimator.next_pass(number, self.table.num_rows)
+        return next_pass(self._parts.estimator, number, self.table.num_rows)
 
     @property
     def without_rows(self) -> Parts:
@@ -125,7 +126,7 @@ def step_streamed(
         proposal, noise, signs, own = _move(model, parts, state, key)
         there, memory = _pass(model, streamed, proposal.position, state.memory, signs, own)
         moved, gradient = proposal, there
-        if parts.sampler.proposes:
+        if isinstance(parts.sampler, Proposer):
             moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
         state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
         return state, loop.inform(model, parts, state)
@@ -157,12 +158,13 @@ def _move(
 ) -> tuple[Any, PyTree, PyTree | None, Key | None]:
     """The sampler's half of a step, exactly as in `loop.move`, its noise, and signs and key for its estimate."""
     noise, signs, own = loop.noise_and_signs(model, parts, state.sampler.position, key)
-    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), noise, signs, own
+    sampler = cast(Mover | Proposer, parts.sampler)  # others require rows in memory
+    return sampler.step(state.sampler, state.gradient, noise, state.number), noise, signs, own
 
 
 @jax.jit
 def _accept(
-    sampler: Sampler, state: KernelState, proposal: Any, there: Gradient, noise: PyTree
+    sampler: Proposer, state: KernelState, proposal: Any, there: Gradient, noise: PyTree
 ) -> tuple[Any, Gradient]:
     return sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
 
@@ -177,7 +179,9 @@ def _pass(
 ) -> tuple[Gradient, PyTree]:
     """The gradient at `position` from a pass over all rows (or many), and the memory after it."""
     table, target = streamed.table, streamed.without_rows.target(model)
-    many = streamed.without_rows.estimator.rows_in_pass(table.num_rows)
+    passes = streamed.without_rows.estimator.passes
+    assert passes is not None
+    many = passes.rows(table.num_rows)
     if many < table.num_rows:
         assert key is not None
         some = table.random_rows(many, jax.random.fold_in(key, 1), replace=False)
@@ -200,7 +204,9 @@ def _absorb(
     target: Posterior, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
 ) -> tuple[Gradient, PyTree]:
     total, tangent = sums
-    estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.noise_kind)
+    passes = parts.estimator.passes
+    assert passes is not None
+    estimate, memory = passes.absorb(total, position, memory, parts.sampler.needs.noise)
     if signs is None:
         return loop.as_gradient(target, position, target.combine(position, estimate.total), estimate), memory
     drive, image = jax.jvp(target.combine, (position, estimate.total), (signs, tangent))

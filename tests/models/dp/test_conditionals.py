@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -31,9 +29,7 @@ def test_sticks(method: int, step: float, fresh: bool, seed: int) -> None:
     number = 12_000 if method != SGRLD else 24_000
     for place in range(number):
         words = np.array([seed, place], np.uint64)
-        logs = slice_kernels().move_sticks(
-            sticks, SIZES, 1.0, SIZES, 1.0, 4, ALPHA, method, step, fresh, words
-        )
+        logs = slice_kernels().move_sticks(sticks, SIZES, 1.0, SIZES, 4, ALPHA, method, step, fresh, words)
         share = sticks[:, 0] / sticks.sum(axis=1)
         if place % 16 == 0:
             np.testing.assert_allclose(logs, np.log1p(-share).sum(), rtol=1e-9)
@@ -53,7 +49,7 @@ def test_stick_of_a_tiny_concentration_keeps_its_logarithm(seed: int) -> None:
     for place in range(4000):
         words = np.array([seed, place], np.uint64)
         logs = slice_kernels().move_sticks(
-            np.ones((1, 2)), np.array([3]), 1.0, np.array([3]), 1.0, 1, 1e-5, GIBBS, 1.0, True, words
+            np.ones((1, 2)), np.array([3]), 1.0, np.array([3]), 1, 1e-5, GIBBS, 1.0, True, words
         )
         found.append([-1e-5 * logs])
     assert furthest(found, [1.0]) < 5.5
@@ -65,14 +61,13 @@ def test_components_of_counts(method: int, step: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.poisson([0.1, 0.5, 1.0, 4.0], (30, 4)) + np.array([0, 0, 0, 1])
     chain = DPMixture(Multinomial(0.6), sampler="scir", step_size=0.4, initial_clusters=2, seed=seed).chain(X)
-    engine: Any = chain.engine
-    shapes = 0.6 + engine.clusters[2][:, :2]
+    shapes = 0.6 + chain.clusters[2][:, :2]
     found = []
     for place in range(8000):
-        engine._move_components(1.0, engine._batch, 1.0, (method, step), np.array([seed, place], np.uint64))
-        gammas = engine.parameters[0][:, :2]
+        chain._move_components(1.0, chain._batch, 1.0, (method, step), np.array([seed, place], np.uint64))
+        gammas = chain.parameters[0][:, :2]
         found.append([*gammas.ravel(), *(gammas**2).ravel(), *gammas.sum(axis=0)])
         if place % 16 == 0:
-            np.testing.assert_allclose(engine.parameters[1][:, :2], gammas / gammas.sum(axis=0), rtol=1e-9)
+            np.testing.assert_allclose(chain.parameters[1][:, :2], gammas / gammas.sum(axis=0), rtol=1e-9)
     truth = [*shapes.ravel(), *(shapes * (shapes + 1)).ravel(), *shapes.sum(axis=0)]
     assert furthest(found[200:], truth) < 5.5

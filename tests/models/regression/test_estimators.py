@@ -130,6 +130,14 @@ def test_summary_has_the_columns_names(fitted, three):
     assert "coef[b]" in fitted.run_._repr_html_()
 
 
+def test_a_diagnosis_compares_the_chains_as_the_summary_does(three):
+    """Intercepts at x = 0 and at the means of the columns are other quantities."""
+    found, table = sc.analysis.diagnose(three.run_), three.summary(digits=None)
+    assert found.measures["r_hat"] == pytest.approx(table["r_hat"].max(), rel=1e-6)
+    assert found.measures["ess_bulk"] == pytest.approx(table["ess_bulk"].min(), rel=1e-6)
+    assert found.measures["r_hat_parameter"] == table["r_hat"].idxmax()
+
+
 def test_a_notebook_shows_settings_and_coefficients(fitted):
     assert "LinearRegression" in sc.models.LinearRegression()._repr_html_()
     assert "coef[b]" in fitted._repr_html_() and type(fitted).__name__ in fitted._repr_html_()
@@ -158,7 +166,7 @@ def test_standardised_coefficients_come_back_in_the_users_units(rows, three):
     drawn = three.run_.draws
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     wanted = standard @ np.asarray(drawn["coef"][0, 0]).T + np.asarray(drawn["intercept"][0, 0])
-    mine = X @ np.asarray(three._draws["coef"][0, 0]).T + np.asarray(three._draws["intercept"][0, 0])
+    mine = X @ np.asarray(three.draws_["coef"][0, 0]).T + np.asarray(three.draws_["intercept"][0, 0])
     np.testing.assert_allclose(mine, wanted, atol=1e-9)
 
 
@@ -282,7 +290,7 @@ def test_too_few_rows_for_the_noise_are_told(monkeypatch):
     def diverges(*_):
         raise DivergenceError("try step_size=0.1", step=7)
 
-    monkeypatch.setattr(LinearRegression, "_sample", diverges)
+    monkeypatch.setattr(LinearRegression, "_run", diverges)
     X = np.array([[0.5], [2.0], [3.0]])
     with pytest.raises(DivergenceError, match="2 rows cannot identify the noise and 2 unknowns") as caught:
         LinearRegression().fit(X[:2], X[:2, 0])

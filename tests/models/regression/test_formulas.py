@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pickle
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -22,6 +23,7 @@ from scirocco.models import (
 )
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import approximation, density
+from scirocco.models.regression.inference import in_own_units
 
 pytestmark = pytest.mark.compile
 
@@ -68,7 +70,7 @@ def test_a_formula_gives_the_draws_of_the_table_built_by_hand(quick_compiler):
 def test_interactions_splines_categories_and_offsets():
     model = LinearRegression(formula="y ~ a*b + C(day) + city + bs(c, df=4) + offset(log(hours))")
     found = composed(model, FRAME)
-    names = found.extra.get("names") or model._given(FRAME, None, None, None).table.names
+    names = model._given(FRAME, None, None, None).table.names
     x = {name: found.rows["x"][:, place] for place, name in enumerate(names)}
     assert len(x) == 3 + 29 + 2 + 4
     np.testing.assert_allclose(x["a:b"], FRAME.a * FRAME.b - np.mean(FRAME.a * FRAME.b), atol=1e-5)
@@ -238,7 +240,7 @@ def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
             for name, part in made.method.start.items()
         }
         inner = {name: np.asarray(part, np.float32) for name, part in inner.items()}
-        theta = model._outside({name: part[None, None] for name, part in inner.items()}, made.extra)
+        theta = in_own_units({name: part[None, None] for name, part in inner.items()}, made.told)
         theta = {name: np.asarray(part, np.float64)[0, 0] for name, part in theta.items()}
         eta = (
             FRAME[["a", "b"]].to_numpy() @ theta["coef"] + theta["intercept"] + np.log(FRAME.hours).to_numpy()
@@ -250,7 +252,7 @@ def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
         np.testing.assert_allclose(found, FRAME.weight * each, rtol=2e-4, atol=2e-3)
         prior = stats.norm(0, 0.7).logpdf(theta["coef"]).sum()
         values.append((float(made.model.log_prior(inner)) - prior, inner, theta))
-    spread = made.extra.get("spread", 1.0)
+    spread = made.told.get("spread", 1.0)
     for rest, inner, _ in values[1:]:  # what is left of the prior: intercept and positive parameters
         wide = model.intercept_scale or 10.0 * 2.0 ** round(np.log2((FRAME.y - np.log(FRAME.hours)).std()))
         others = stats.norm(0, wide).logpdf(inner["intercept"])
@@ -395,6 +397,16 @@ def test_a_length_in_epochs(quick_compiler):
     assert model.noise_ > 0.1 and np.isfinite(model.predict(FRAME[["a"]], interval=0.8)).all()
 
 
+@pytest.mark.parametrize("part", [{"sampler": sc.BAOAB(0.01)}, {"estimator": sc.Minibatch(40)}])
+def test_a_length_changes_neither_sampler_nor_estimator(part, quick_compiler):
+    model = PoissonRegression(num_samples=10, num_chains=1, **part)
+    known = model.fit(FRAME[["a"]], FRAME["calls"], num_epochs=6, progress=False).run_.configuration
+    (name,) = part
+    assert known[name]["name"] == type(part[name]).__name__
+    steps = known["num_burnin"] + known["num_samples"] * known["thin"]
+    assert steps == 6 * (3 if name == "estimator" else 1)
+
+
 def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):
     found = sc.analysis.loo(counts[0].run_, num_draws=400)
     assert found.ok and 0.5 < found.p_loo < 6
@@ -403,3 +415,110 @@ def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):
     eta = FRAME[["a", "b", "c"]].to_numpy() @ first["coef"] + first["intercept"]
     each = line.run_.log_likelihood()[:, 0]
     np.testing.assert_allclose(each, stats.norm(eta, first["noise"]).logpdf(FRAME.y), rtol=1e-3, atol=1e-3)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint64, np.float16])
+def test_a_formula_computes_in_double_precision_whatever_the_columns_are(kind):
+    k, m = np.array([0, 1, 2, 100, 120]), np.array([3, 50, 7, 90, 100])
+    frame = pd.DataFrame({"k": k.astype(kind), "m": m.astype(kind)})
+    formula = "0 + I(k - 1) + I(k**2) + I(k**5) + I(-k) + k:m + I(k + m) + I(k / m) + center(k) + C(m)"
+    found = Design(formula, frame)
+    k, m = k.astype(float), m.astype(float)
+    columns = dict(zip(found.names, found.matrix(frame).T, strict=True))
+    wanted = {"I(k - 1)": k - 1, "I(k ** 2)": k**2, "I(k ** 5)": k**5, "I(-k)": -k, "k:m": k * m}
+    wanted |= {"I(k + m)": k + m, "I(k / m)": k / m, "center(k)": k - k.mean()}
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(columns[name], values, name)
+    both = Design("0 + C(k) + I(k**12)", frame)  # 120**12 is more than 64 bits hold
+    np.testing.assert_array_equal(both.matrix(frame)[:, -1], k**12)
+
+
+@pytest.mark.parametrize("term", ["center(a)", "scale(a)", "poly(a, 1)", "a", "log(hours) - a"])
+def test_an_offset_has_the_numbers_of_the_fit(tmp_path, quick_compiler, term):
+    term = term if " " not in term else f"I({term})"
+    formula = f"y ~ b + offset({term})"
+    model = LinearRegression.from_formula(formula, FRAME, progress=False, **QUICK)
+    model.save(tmp_path / "model")
+    few = FRAME.iloc[:4].assign(a=[5.0, 5.0, 105.0, 7.0])
+    wanted = model.predict(pd.concat([FRAME, few]))[len(FRAME) :]
+    for one in (model, LinearRegression.load(tmp_path / "model")):
+        np.testing.assert_allclose(one.predict(few), wanted, rtol=1e-12)
+        alone = np.concatenate([one.predict(few.iloc[[row]]) for row in range(len(few))])
+        np.testing.assert_allclose(alone, wanted, rtol=1e-12)
+    rest = model.predict(FRAME.assign(b=0.0)) - Design(f"0 + {term}", FRAME).matrix(FRAME)[:, 0]
+    assert np.ptp(rest) < 1e-9
+
+
+# -- formulas that stand for too much ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("term", "words"),
+    [
+        ("I(9**9**9)", "an exponent is a number up to 100"),
+        ("I(x**(9**9))", "an exponent is a number up to 100"),
+        ("I(x**999999)", "an exponent is a number up to 100"),
+        ("I((9**99)**99)", "the base of a power is a number or has a column"),
+        ("I(x << 10**10)", "is not supported"),
+        ("I(1 << 9999999999)", "is not supported"),
+        ("C(x, levels=['a' * 10**10])", "plain numbers|only columns and numbers"),
+        ("x**99999999", "a power of terms is a whole number"),
+        ("x**x", "a power of terms is a whole number"),
+        ("(x+z+b)**30", "stands for .* products of columns"),
+        ("(x+z+b)^30", "stands for .* products of columns"),
+        ("((x+z+b)**9)**9", "stands for .* products of columns"),
+        ("*".join(f"I(x+{k})" for k in range(30)), "stands for .* products of columns"),
+        (":".join(["(x+z+b)"] * 30), "stands for .* products of columns"),
+        ("x" * 1_000_000, "at most 10,000 characters, got 1,000,0"),
+        ("+".join(["x"] * 10_000), "at most 10,000 characters"),
+        ("-" * 9000 + "x", "cannot be read"),
+        ("(" * 4000 + "x" + ")" * 4000, "cannot be read"),
+        ("bs(x, df=999999999)", "df of bs is at most 1000"),
+        ("bs(x, df=10**9)", "plain numbers"),
+        ("bs(x, degree=5000)", "degree of bs is at most 20"),
+        ("poly(x, 999999)", "the argument of poly is at most 20"),
+        ("offset(I(9**9**9))", "an exponent is a number up to 100"),
+        ("(I(9**9**9) | b)", "an exponent is a number up to 100"),
+    ],
+)
+def test_a_formula_that_would_never_end_is_refused_at_once(term, words):
+    frame = pd.DataFrame({"y": np.ones(9), "x": np.arange(9.0), "z": np.arange(9.0) ** 2, "b": np.arange(9)})
+    before = time.process_time()
+    for model in (LinearRegression, sc.models.GLMM):
+        if model is LinearRegression and "|" in term:
+            continue
+        with pytest.raises(InvalidValueError, match=words):
+            model(formula=f"y ~ x + {term}").fit(frame, progress=False)
+    assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "I(x**2)",
+        "I(2**z)",
+        "I(x**-0.5)",
+        "(x + z + b)**3",
+        "x*z*b",
+        "x:z + x/b",
+        "poly(x, 3, raw=True)",
+        "C(b, levels=['u', 'v'])",
+    ],
+)
+def test_ordinary_formulas_are_within_the_limits(term):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"x": rng.uniform(1, 2, 20), "z": rng.normal(size=20), "b": rng.choice(["u", "v"], 20)}
+    )
+    assert len(Design(term, frame).matrix(frame)) == 20
+
+
+def test_more_levels_than_memory_holds_are_refused():
+    frame = pd.DataFrame({"g": np.arange(100_000).astype(str), "y": np.ones(100_000)})
+    with pytest.raises(
+        InvalidValueError, match=r"column `g` has 100,000 levels. Use sc.models.GLMM with \(1 \| g\)"
+    ):
+        LinearRegression(formula="y ~ g").fit(frame, progress=False)

@@ -59,8 +59,8 @@ def test_conjugate_linear_regression_is_exact(seed):
     precision = Z.T @ Z / 0.49 + np.diag([4.0, 4.0, 1 / 9])
     mean = np.linalg.solve(precision, Z.T @ (y - y.mean()) / 0.49)
     mean[2] += y.mean()
-    coef = flat(model._draws["coef"])
-    drawn = np.c_[coef, flat(model._draws["intercept"]) + coef @ centre]
+    coef = flat(model.draws_["coef"])
+    drawn = np.c_[coef, flat(model.draws_["intercept"]) + coef @ centre]
     centred = (drawn - mean) @ np.linalg.cholesky(precision)  # independent standard normals
     count = len(centred)
     assert np.abs(centred.mean(axis=0)).max() * count**0.5 < 5
@@ -79,7 +79,7 @@ def test_minibatches_of_logistic_regression_against_quadrature(seed):
     ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     log_density = np.stack([log_likelihood(X, y, part) for part in grid]) - 0.5 * np.sum(grid**2, axis=-1)
-    assert_moments(flat(model._draws["coef"]), *grid_moments(log_density, axes))
+    assert_moments(flat(model.draws_["coef"]), *grid_moments(log_density, axes))
 
 
 @pytest.mark.parametrize("prior", ["laplace", "horseshoe"])
@@ -102,7 +102,7 @@ def test_one_coefficient_of_few_rows_against_quadrature(prior, seed):
         mass = sum(w * np.diff(ndtr(edges / s)) for w, s in zip(product, scales, strict=True))
         log_density += np.log(mass)
     mean, sd = grid_moments(log_density, [beta])
-    assert_moments(flat(model._draws["coef"]), mean, sd)
+    assert_moments(flat(model.draws_["coef"]), mean, sd)
 
 
 def test_horseshoe_density_is_the_integral_over_local_scales():

@@ -81,9 +81,10 @@ def diagnose(
         )
     missing: list[str] = []
     num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
-    columns = (
-        Columns(run.named_draws()).spread(_MOST_PARAMETERS).thinned(max(1, run.num_draws // _MOST_DRAWS))
-    )
+    # chains are compared as in `run.summary()`
+    shown = run if run.converted is None else dataclasses.replace(run, draws=run.converted[0])
+    columns = Columns(shown.named_draws()).spread(_MOST_PARAMETERS)
+    columns = columns.thinned(max(1, run.num_draws // _MOST_DRAWS))
     measures = _measure_chains(columns, num_steps, _seconds(run), _reshaped(run), run.group_size)
     if len(columns.names) < columns.total:
         missing.append(
@@ -140,7 +141,9 @@ def _look_closer(
             "step_inflation": found.step,
             "noise_ratio": found.noise_ratio,
             "noise_inflation": found.noise,
-            "noise_inflation_parameter": None if origin.sampler.metric != "none" else names[found.place],
+            "noise_inflation_parameter": None
+            if origin.sampler.needs.metric != "none"
+            else names[found.place],
         }
     temperature = float(origin.sampler.temperature)
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
@@ -226,11 +229,11 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "diverged": run.status == "diverged",
         "num_draws": run.num_draws,
         "num_steps": num_steps,
-        "preconditioned": sampler is not None and sampler.metric != "none",
+        "preconditioned": sampler is not None and sampler.needs.metric != "none",
         "tuned": "tuning" in run.preparation,
         "own_loop": run.kind == OWN_LOOP,
         "num_rows": run.configuration.get("num_rows", 0),
-        "centred": estimator is not None and estimator.keeps_one_sum,
+        "centred": estimator is not None and estimator.traits.keeps_one_sum,
         "plain": estimator is not None and _remembers_nothing(estimator, run),
         "batch_size": None if estimator is None else estimator.batch_size,
     }

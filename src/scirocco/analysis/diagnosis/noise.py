@@ -13,11 +13,12 @@ from scirocco import _tree
 from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
+from scirocco.estimators.base import around
 from scirocco.run import Run, encoding, pilot, setup
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules
-from scirocco.samplers.preconditioned import rows_times
+from scirocco.samplers.preconditioned import core_of, rows_times
 from scirocco.store import Stored
 from scirocco.types import Key, Params, PyTree
 
@@ -89,7 +90,7 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     memory = _memory(origin, problem.table, last, key)
     sampler = origin.sampler
-    factor = sampler.factor
+    factor = sampler.known.factor
     parts, table = problem.parts, problem.table
     scales = pilot.scales_at(model, parts, table, memory, last, factor, key)
     noise = pilot.noise_at(model, parts, table, memory, positions, factor, key)
@@ -102,8 +103,8 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
 
 def _inner(sampler: Sampler) -> Any:
     """The sampler whose injected noise is known."""
-    inner = sampler.core
-    if not inner.has_noise_ratio:
+    inner = core_of(sampler)
+    if inner.known.noise_ratio is None:
         raise InvalidValueError(
             "gradient noise cannot be compared with the noise of this sampler, which has no closed form."
         )
@@ -114,9 +115,9 @@ def _check(origin: Origin) -> None:
     """Raise an error if there is no gradient noise, or its distribution is not known."""
     if not origin.model.has_density:
         raise InvalidValueError("there is no gradient noise: the model has counts, not a log density.")
-    if origin.estimator.is_exact:
+    if origin.estimator.traits.is_exact:
         raise InvalidValueError("there is no gradient noise: every gradient is exact (all rows).")
-    if origin.estimator.learns:
+    if origin.estimator.traits.learns:
         raise InvalidValueError(
             f"gradient noise of {type(origin.estimator).__name__} depends on its memory along the run, which is "
             "not stored."
@@ -131,7 +132,7 @@ def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     if origin.memory is not None:
         return origin.memory
     # no need to search for the mode again
-    estimator = origin.estimator.around(origin.model.constrain(position))
+    estimator = around(origin.estimator, origin.model.constrain(position))
     return estimator.prepare(origin.model, table, position, key).memory
 
 
@@ -147,7 +148,7 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
         raise InvalidValueError(
             f"gradient noise from stored gradients requires at most {_LINEAR} parameters and at least {needed:,} draws."
         )
-    factor = sampler.factor
+    factor = sampler.known.factor
     if factor is not None:
         g = rows_times(np.asarray(factor), g, transposed=True)
     edges = np.linspace(0, x.shape[1], windows + 1).astype(int)

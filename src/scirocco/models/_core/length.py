@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +32,13 @@ def check_length(
     *,
     num_rows: int,
     batch_size: int,
-    first_steps: int = 0,
+    steps_of: Callable[[float], int] | None = None,
     default_epochs: float = _DEFAULT_EPOCHS,
     planned_steps: int | None = None,
 ) -> Length:
-    """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes after `first_steps`.
+    """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes.
+
+    `steps_of` are the steps of a number of passes; by default as many as have the rows in batches of `batch_size`.
 
     Examples
     --------
@@ -57,7 +60,7 @@ def check_length(
         return Length(planned_steps, None)
     epochs = default_epochs if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
-    steps = first_steps + math.ceil(float(epochs) * num_rows / batch_size)
+    steps = math.ceil(float(epochs) * num_rows / batch_size) if steps_of is None else steps_of(float(epochs))
     return Length(max(1, steps), None, num_epochs is None)
 
 
@@ -90,6 +93,13 @@ class Asked(NamedTuple):
     """Steps between two draws; None: draws are spread evenly over the run after the burn-in."""
     num_chains: Any
     seed: int
+
+    def or_else(self, num_samples: int, num_burnin: float) -> Asked:
+        """The same with these values instead of None."""
+        samples = num_samples if self.num_samples is None else self.num_samples
+        return self._replace(
+            num_samples=samples, num_burnin=num_burnin if self.num_burnin is None else self.num_burnin
+        )
 
     def planned_steps(self, first_steps: int = 0) -> int | None:
         """Steps of a run that keeps the draws wanted; None if they do not determine its length."""

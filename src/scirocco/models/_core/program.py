@@ -21,6 +21,9 @@ from scirocco.run.progress import Callback, as_callbacks
 from scirocco.samplers import BAOAB, Preconditioned
 from scirocco.store import holds_run
 
+_NUM_SAMPLES, _SHARE = 1_000, 0.2
+"""Draws of a chain, and burn-in, of runs with a length for which `sc.sample` chooses the rest."""
+
 
 class FitOptions(TypedDict, total=False):
     """The arguments that every `fit` has after its data: its length (at most one of three), its store, its progress."""
@@ -60,6 +63,8 @@ class OwnChains:
         The same, as arrays that are too large for JSON; a store has them when the run has ended.
     epoch
         Rows of a pass and of a step: a step is a pass if they are the same.
+    steps_of
+        The steps of a number of passes, of chains whose steps do not all have as many rows.
     default_epochs
         Passes of a run for which nothing is said.
     first_steps
@@ -82,6 +87,7 @@ class OwnChains:
     told: dict[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     epoch: tuple[int, int] = (1, 1)
+    steps_of: Callable[[float], int] | None = None
     default_epochs: float = 20
     first_steps: int = 0
     capacity: int = 8
@@ -93,12 +99,28 @@ class OwnChains:
         _programs.begin()
         return run_fit(Fit(name, self, asked, self.length(asked, options), note), **_of_session(options))
 
+    def gathered(
+        self, name: str, asked: Asked, kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]]
+    ) -> Run:
+        """The run of chains that the model moved itself, from the draws and statistics `kept[chain][draw]`."""
+        fit = Fit(name, self, asked, Length(None, None), {})
+        record = fit.record(fit.plan_of(len(kept[0]), 0, 1))
+        parts = [
+            {
+                each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept])
+                for each in kept[0][0][part]
+            }
+            for part in (0, 1)
+        ]
+        return Run(parts[0], None, parts[1], record.configuration, record.report, {}, "complete", [])
+
     def length(self, asked: Asked, options: FitOptions) -> Length:
         """The length of the run."""
         return check_length(
             *_lengths(options),
             num_rows=self.epoch[0],
             batch_size=self.epoch[1],
+            steps_of=self.steps_of,
             default_epochs=self.default_epochs,
             planned_steps=asked.planned_steps(self.first_steps),
         )
@@ -118,7 +140,8 @@ class Sampled:
         As for `OwnChains`.
     chosen
         Whether `sc.sample` chooses the method, and the length where none is given. For a length in steps, epochs or
-        seconds it is then BAOAB with control variates on batches of `batch_size` rows.
+        seconds it is then BAOAB with control variates on batches of `batch_size` rows, unless `sampling` has a sampler
+        or an estimator; of what was asked, None is 1,000 draws, and a fifth of the run as burn-in.
     default_epochs
         Passes of a run for which nothing is said, where the draws wanted do not determine its length.
     least_steps
@@ -127,7 +150,7 @@ class Sampled:
         Completes the run, before anything follows from it.
     """
 
-    sampling: Callable[..., Run]
+    sampling: functools.partial[Run]
     num_rows: int
     batch_size: int
     told: dict[str, Any] = field(default_factory=dict)
@@ -148,7 +171,12 @@ class Sampled:
         if self.chosen and all(value is None for value in _lengths(options)):
             wanted = {name: getattr(asked, name) for name in ("num_samples", "num_burnin", "thin")}
             return self.finish(self.sampling(**wanted, **how))
-        sampling = functools.partial(self.sampling, **(self._method() if self.chosen else {}))
+        sampling: Callable[..., Run] = self.sampling
+        if self.chosen:
+            sampling, asked = (
+                functools.partial(sampling, **self._method()),
+                asked.or_else(_NUM_SAMPLES, _SHARE),
+            )
         length = check_length(
             *_lengths(options),
             num_rows=self.num_rows,
@@ -163,7 +191,8 @@ class Sampled:
     def _method(self) -> dict[str, Any]:
         size = min(self.batch_size, self.num_rows)
         estimator = Full() if size == self.num_rows else ControlVariates(size)
-        return {"sampler": Preconditioned(BAOAB()), "estimator": estimator}
+        own = {name: value for name, value in self.sampling.keywords.items() if value is not None}
+        return {"sampler": Preconditioned(BAOAB()), "estimator": estimator, **own}
 
     def _drawn(self, sampling: Callable[..., Run], length: Length, asked: Asked, how: dict[str, Any]) -> Run:
         if length.num_steps is not None:

@@ -18,7 +18,6 @@ have changed since. With kept counts the sums are redrawn before each step: then
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -27,22 +26,27 @@ import numpy as np
 
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
+from scirocco.models._core.chain import MixturePurpose
+from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.compiled import collapsed_kernels, row_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import Array, Rows
-from scirocco.models.dp.settings import Gamma, Settings, first_concentration
+from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.samplers.schedules import Schedule
+from scirocco.simplex.scir_cv import control_is_stable
 
 if TYPE_CHECKING:
     from scirocco.models.dp.sharded import Shards
 
 _METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
+_ERRORS = 4.0
+"""Standard errors by which the count of a category is lowered before it gets control."""
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
 _TOO_MANY = 1 << 16
 
 
-class Slices:
+class Slices(MixtureChain):
     """Labels of the informative rows, sticks and components.
 
     Initial labels are uniform over `initial_clusters`; sticks and components are from the prior. `labelling` draws the
@@ -54,13 +58,14 @@ class Slices:
         rows: Rows,
         family: Family[Any],
         settings: Settings,
-        rng: np.random.Generator,
+        seed: int,
+        number: int,
         labelling: Shards | None = None,
     ):
-        self.family, self.settings, self._labelling = family, settings, labelling
+        super().__init__(rows, family, settings, seed, number)
+        self._labelling = labelling
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
-        self.alpha = first_concentration(settings.concentration)
         prior = settings.concentration
         self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0))
         self._steps = [
@@ -69,7 +74,7 @@ class Slices:
         ]
         self.num = settings.initial_clusters
         """Number of components up to the last one that has rows."""
-        self.labels = rng.integers(0, self.num, rows.num_rows).astype(np.int32)
+        self.labels, rng = self._first_labels(self.num)
         self._allocate(2 * self.num + 8)
         if self.keeps:
             collapsed_kernels().count_all(self.data, self.labels, self.clusters)
@@ -85,8 +90,9 @@ class Slices:
         """Allocate `capacity` free components."""
         self.clusters = self.family.clusters(capacity)
         self._batch = self.clusters if self.keeps else self.family.clusters(capacity)
-        self._reference = self.family.clusters(capacity if self.settings.sampler == "scir_cv" else 1)
-        for free in (self.clusters, self._batch, self._reference):
+        size = capacity if self.settings.sampler == "scir_cv" else 1
+        self._reference, self._counted = self.family.clusters(size), self.family.clusters(size)
+        for free in (self.clusters, self._batch, self._reference, self._counted):
             collapsed_kernels().clear_all(self.data, free)
         self.sticks = np.ones((capacity, 2))
         self.weights = np.zeros(capacity)
@@ -94,7 +100,10 @@ class Slices:
 
     def _grow(self) -> None:
         """Double the capacity."""
-        before = (self.clusters, self._reference, self.parameters, self.sticks, self.weights)
+        before = (
+            *(self.clusters, self._reference, self._counted, self.parameters),
+            *(self.sticks, self.weights),
+        )
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
             advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
@@ -103,32 +112,32 @@ class Slices:
                 f"{advice}, or a prior with a smaller concentration."
             )
         self._allocate(2 * capacity)
-        for olds, news in zip(before[:3], (self.clusters, self._reference, self.parameters), strict=True):
+        after = (self.clusters, self._reference, self._counted, self.parameters)
+        for olds, news in zip(before[:4], after, strict=True):
             for old, new in zip(olds, news, strict=True):
                 if old.shape != new.shape:
                     new[..., : old.shape[-1]] = old
-        self.sticks[:capacity], self.weights[:capacity] = before[3:]
+        self.sticks[:capacity], self.weights[:capacity] = before[4:]
 
-    def step(
-        self, batch: Array, words: Callable[[int], tuple[int, int]], refresh: Array | None, step_number: int
-    ) -> None:
-        """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if one is due."""
-        seeds = np.array([words(purpose) for purpose in range(7)], np.uint64)
+    def move(self) -> None:
+        """One step; SCIR-CV takes a new reference if one is due."""
+        batch, refresh = self.batch(), None
+        if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
+            refresh = self.some_rows(0, self.settings.refresh_size, self.step, MixturePurpose.REFRESH)
+        seeds = np.array([self.words(purpose) for purpose in range(7)], np.uint64)
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
             scale = self.labels.size / batch.size
             row_kernels(self.family.kind).tally(batch, self.data, self.labels, self._batch, self.num)
+        (by_sticks, stick_step), how = (self._method(sizes) for sizes in self._steps)
         if refresh is not None:
-            row_kernels(self.family.kind).tally(
-                refresh, self.data, self.labels, self._reference, len(self.weights)
-            )
+            self._refer(refresh, scale, how[1])
         reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
-        (by_sticks, stick_step), how = (self._method(sizes, step_number) for sizes in self._steps)
         self._move_components(scale, reference, reference_scale, how, seeds[3])
         bounds = np.empty(batch.size)
         self.alpha, rest, lowest = kernels().given_labels(
             *(batch, self.labels, self.sticks, self.weights, bounds),
-            *(self._batch[0], scale, reference[0], reference_scale, self.num),
+            *(self._batch[0], scale, self.clusters[0], self.num),
             *(self.alpha, self._prior, by_sticks, stick_step, self.keeps, seeds[:3]),
         )
         known = self.num
@@ -141,8 +150,30 @@ class Slices:
                 break
             self._grow()
         if self.settings.sampler == "scir_cv":  # new components have no reference yet
-            kernels().forget(self.data, self._reference, self.num, known)
+            for part in (self._reference, self._counted):
+                kernels().forget(self.data, part, self.num, known)
         self._label(batch, bounds, known, seeds[6])
+
+    def _refer(self, rows: Array, scale: float, step: float) -> None:
+        """Count the rows of a new reference; categories without control have no counts in it.
+
+        Whether a category has control may not depend on the error of its own reference: it would have control when it
+        is counted too often, and its mean would be too large, by e^(-1) if one row is enough. So the reference before
+        this one decides, unless a reference is of all rows, and by a count that is four standard errors lower.
+        """
+        size, factor = len(self.weights), self.labels.size / rows.size
+        counts = self._counted[2] if factor > 1.0 else None
+        if counts is None:
+            row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, size)
+            counts = self._counted[2]
+        low = factor * counts - _ERRORS * np.sqrt((factor - 1.0) * factor * counts)
+        prior = self._counted[3][0]
+        used = (low > 0) & control_is_stable(2, prior + low, scale * factor * counts, step, np)
+        if factor > 1.0:
+            row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, size)
+        for whole, kept in zip(self._counted[:2], self._reference[:2], strict=True):
+            kept[...] = whole
+        np.multiply(self._counted[2], used, out=self._reference[2])
 
     def _move_components(
         self,
@@ -167,11 +198,11 @@ class Slices:
         else:
             kernels().move_all_components(*given, coordinates)
 
-    def _method(self, sizes: StepSizes | None, step_number: int) -> tuple[int, float]:
+    def _method(self, sizes: StepSizes | None) -> tuple[int, float]:
         """Method and step size; without a step size, an exact draw."""
         if sizes is None:
             return _METHODS["gibbs"], 1.0
-        return _METHODS[self.settings.sampler], sizes(step_number)
+        return _METHODS[self.settings.sampler], sizes(self.step)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
         if self._labelling is None:
@@ -211,13 +242,19 @@ class Slices:
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
-        parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
+        parts = {
+            "cluster": self.clusters,
+            "reference": self._reference,
+            "counted": self._counted,
+            "parameter": self.parameters,
+        }
         return {
             "labels": self.labels,
             "concentration": np.array([self.alpha]),
             "slots": np.array([len(self.weights), self.num], np.int64),
             "sticks": self.sticks,
             **{f"{name}{place}": part for name, some in parts.items() for place, part in enumerate(some)},
+            **super().state(),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
@@ -227,10 +264,16 @@ class Slices:
         self.labels = np.array(state["labels"], np.int32)
         self.alpha = float(state["concentration"][0])
         self.sticks[...] = state["sticks"]
-        parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
+        parts = {
+            "cluster": self.clusters,
+            "reference": self._reference,
+            "counted": self._counted,
+            "parameter": self.parameters,
+        }
         for name, some in parts.items():
             for place, part in enumerate(some):
                 part[...] = state[f"{name}{place}"]
+        super().restore(state)
 
 
 # -- step sizes on the host

@@ -18,6 +18,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.sizes import check_columns, check_numbers, check_size
 
 FUNCTIONS = frozenset(
     {"C", "I", "bs", "cc", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale", "sqrt"}
@@ -33,8 +34,15 @@ _PARTS = (
     ast.keyword,
     ast.BinOp,
     ast.UnaryOp,
-    ast.operator,
-    ast.unaryop,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Pow,
+    ast.UAdd,
+    ast.USub,
     ast.Tuple,
     ast.List,
 )
@@ -62,6 +70,8 @@ class Parsed(NamedTuple):
 
 def parse(formula: str) -> Parsed:
     """Split a formula into response, fixed effects, offset and group terms."""
+    if isinstance(formula, str):
+        check_size(formula)
     if not isinstance(formula, str) or formula.count("~") != 1:
         raise InvalidValueError(
             f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}."
@@ -152,32 +162,53 @@ class Design:
         The formula, and the names of its columns.
     variables
         Columns of the table that it uses.
+
+    An offset belongs to it, because a transform in one, such as `center(x)`, has the numbers of the fit as well.
     """
 
     def __init__(
-        self, formula: str, frame: Any, spec: Any = None, sample: Mapping[str, list[Any]] | None = None
+        self,
+        formula: str,
+        frame: Any,
+        spec: Any = None,
+        sample: Mapping[str, list[Any]] | None = None,
+        offset: str | Design | None = None,
     ):
-        formulaic = require("formulaic", "a formula")
+        made = _made_terms(formula)
         self.formula = formula
-        try:
-            made = formulaic.Formula(formula)
-        except Exception as error:
-            raise InvalidValueError(
-                f"the formula {formula!r} cannot be read: {_first_line(error)}"
-            ) from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
-        self.categories = [
-            name for name in self.variables if name in _in_categories(made) or not _is_number(frame[name])
-        ]
+        labels, numbers = _uses(made)
+        self._levels = labels - numbers
+        self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
         if spec is None:
+            check_columns(made, {name: frame[name] for name in self.categories}, len(frame), formula)
             table = self._made(made, frame)
             spec = table.model_spec
             sample = _sample(frame, self.variables, self.categories)
         self._spec, self._sample = spec, sample or {}
         self.names = list(spec.column_names)
+        if isinstance(offset, str):
+            if offset.isidentifier():
+                column(frame, offset)
+            text, offset = offset, Design(f"0 + {offset}", frame)
+            if len(offset.names) != 1:
+                raise InvalidValueError(f"offset({text}) must be one number per row, not several columns.")
+        self._offset = offset
+        if offset is not None:
+            self.variables = list(dict.fromkeys([*self.variables, *offset.variables]))
+
+    def _in_double(self, frame: Any) -> Any:
+        """The columns that the formula uses, its numbers in double precision: uint8 would make 255 of 0 - 1.
+
+        Whole numbers that are levels alone stay so, and with them the names `C(day)[T.3]`.
+        """
+        numbers = [name for name in self.variables if _is_number(frame[name])]
+        wide = {name: np.float64 for name in numbers if name not in self._levels}
+        return frame[self.variables].astype(wide)
 
     def _made(self, what: Any, frame: Any) -> Any:
+        frame = self._in_double(frame)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -216,10 +247,15 @@ class Design:
             )
         return found.reshape(len(frame), len(self.names))
 
+    def offset(self, frame: Any) -> np.ndarray | None:
+        """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
+        return None if self._offset is None else self._offset.matrix(frame)[:, 0]
+
     def written(self) -> dict[str, Any]:
         """What `read` needs, as JSON."""
         state = {name: _plain(values) for name, values in self._spec.transform_state.items()}
-        return {"formula": self.formula, "sample": self._sample, "state": state}
+        offset = None if self._offset is None else self._offset.written()
+        return {"formula": self.formula, "sample": self._sample, "state": state, "offset": offset}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> Design:
@@ -228,7 +264,18 @@ class Design:
         first = cls(written["formula"], pandas.DataFrame(written["sample"]))
         state = {name: _back(values) for name, values in written["state"].items()}
         spec = first._spec.update(transform_state=state)
-        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"])
+        offset = None if written["offset"] is None else cls.read(written["offset"])
+        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
+
+
+def _made_terms(formula: str) -> Any:
+    """The terms of a formula of fixed effects, if they are few enough and have only what is supported."""
+    formulaic = require("formulaic", "a formula")
+    check_size(formula)
+    try:
+        return formulaic.Formula(formula)
+    except Exception as error:
+        raise InvalidValueError(f"the formula {formula!r} cannot be read: {_first_line(error)}") from error
 
 
 def _first_line(error: Exception) -> str:
@@ -250,6 +297,7 @@ def checked_names(formula: Any, text: str) -> list[str]:
                     names.append(expression)
                     continue
                 raise InvalidValueError(f"{expression!r} in the formula {text!r} cannot be read.") from error
+            check_numbers(tree, expression, text)
             called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
             for node in ast.walk(tree):
                 name = node.id if isinstance(node, ast.Name) else None
@@ -273,18 +321,26 @@ def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
         )
 
 
-def _in_categories(formula: Any) -> set[str]:
-    """The names in `C(...)`."""
-    found = set()
-    for expression in {str(factor.expr) for term in formula for factor in term.factors}:
-        if "C(" not in expression:
-            continue
-        for call in ast.walk(ast.parse(expression, mode="eval")):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C":
-                found |= {
-                    node.id for each in call.args for node in ast.walk(each) if isinstance(node, ast.Name)
-                }
-    return found
+def _uses(formula: Any) -> tuple[set[str], set[str]]:
+    """The names in `C(...)`, and those elsewhere."""
+    labels, numbers = set[str](), set[str]()
+    for factor in {factor for term in formula for factor in term.factors}:
+        if factor.eval_method.value == "lookup":
+            numbers.add(str(factor.expr))
+        elif factor.eval_method.value == "python":
+            _sort_names(ast.parse(str(factor.expr), mode="eval"), labels, numbers)
+    return labels, numbers
+
+
+def _sort_names(tree: ast.AST, labels: set[str], numbers: set[str]) -> None:
+    call = tree.func if isinstance(tree, ast.Call) else None
+    for part in ast.iter_child_nodes(tree):
+        if isinstance(call, ast.Name) and call.id == "C":
+            labels |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name) and node is not call}
+        elif isinstance(part, ast.Name):
+            numbers |= {part.id} - ({call.id} if part is call else set())
+        else:
+            _sort_names(part, labels, numbers)
 
 
 def _sample(frame: Any, names: Sequence[str], categories: Sequence[str]) -> dict[str, list[Any]]:
@@ -330,18 +386,12 @@ def _back(value: Any) -> Any:
 
 def used_columns(parsed: Parsed, weights: str | None = None, response: bool = True) -> list[str]:
     """All columns of the table that a formula uses, with the response and the weights or without."""
-    formulaic = require("formulaic", "a formula")
     names = [parsed.response, parsed.trials] if response else []
     names += [weights if response else None]
     names += [name for term in parsed.groups for name in term.factor.split(":")]
     offset = [] if parsed.offset is None else [f"0 + {parsed.offset}"]
     for text in (*offset, parsed.fixed, *(term.effects for term in parsed.groups)):
-        try:
-            names += checked_names(formulaic.Formula(text), text)
-        except InvalidValueError:
-            raise
-        except Exception as error:
-            raise InvalidValueError(f"the formula {text!r} cannot be read: {_first_line(error)}") from error
+        names += checked_names(_made_terms(text), text)
     return list(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -420,18 +470,6 @@ def column(frame: Any, name: str) -> np.ndarray:
         raise InvalidTypeError(
             f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
         ) from error
-
-
-def offset_values(frame: Any, parsed: Parsed) -> np.ndarray | None:
-    """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
-    if parsed.offset is None:
-        return None
-    if parsed.offset.isidentifier():
-        return column(frame, parsed.offset)
-    found = Design(f"0 + {parsed.offset}", frame).matrix(frame)
-    if found.shape[1] != 1:
-        raise InvalidValueError(f"offset({parsed.offset}) must be one number per row, not several columns.")
-    return found[:, 0]
 
 
 def checked_weights(weights: np.ndarray, name: str) -> np.ndarray:

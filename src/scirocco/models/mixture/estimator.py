@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -14,9 +13,8 @@ from scirocco import _checks
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Full
 from scirocco.model import Posterior
-from scirocco.models import fits, sampled
-from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.inputs import TableLike, Units, features
+from scirocco.models._core.program import FitOptions, Sampled
+from scirocco.models.inputs import TableLike, features
 from scirocco.models.mixture import density
 from scirocco.models.mixture.results import Results
 from scirocco.models.mixture.start import (
@@ -28,16 +26,15 @@ from scirocco.models.mixture.start import (
     units_and_priors,
 )
 from scirocco.run import sample
-from scirocco.run.progress import Callback
 from scirocco.samplers import SGLD, Blocks, Preconditioned, Sampler
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
-_KIND = fits.Kind("GaussianMixture", "a Gaussian mixture", "mixture")
 _ALL_ROWS, _LEAST_BATCH, _MOST_BATCH = 2_000, 500, 10_000
+"""Rows up to which all are used in a step; limits for a tenth of more."""
 
 
-class GaussianMixture(fits.Conventions, Results):
+class GaussianMixture(Results):
     r"""A mixture of K Gaussians with posterior draws of its means, weights and standard deviations.
 
     .. math:: x_i ∼ \sum_k w_k\, N(μ_k, \mathrm{diag}(s_k^2)), \qquad w ∼ \mathrm{Dir}(α), \quad
@@ -81,13 +78,15 @@ class GaussianMixture(fits.Conventions, Results):
         the two blocks gets its own.
     num_samples, num_burnin, thin, num_chains, seed
         Draws kept in each chain; steps of the burn-in (int) or their share of the run (float below 1); steps between
-        two draws (None: 1, or draws spread evenly where `fit` is given a length). With two chains or more there is a
-        warning where they disagree.
+        two draws (None: 1, or draws spread evenly where `fit` is given a length); independent chains, the random seed.
 
     Attributes
     ----------
     means_, weights_, scales_
-        Posterior means with components in one common order (labels of draws are matched; `relabelled_` has the draws).
+        Posterior means with components in one common order.
+    draws_
+        Draws (chain, draw, ...) of `means`, `weights` and `scales` with the components of all draws in that order, in
+        the units of X.
     n_features_in_, feature_names_in_
         The columns of X, and their names, if any; `predict` requires the same.
     run_
@@ -122,7 +121,7 @@ class GaussianMixture(fits.Conventions, Results):
         num_samples: int = 2_000,
         num_burnin: float = 1_000,
         thin: int | None = None,
-        num_chains: int = 2,
+        num_chains: int = 4,
         seed: int = 0,
     ):
         self.num_components, self.weights, self.covariance = num_components, weights, covariance
@@ -135,14 +134,7 @@ class GaussianMixture(fits.Conventions, Results):
         self,
         X: TableLike,
         y: object = None,
-        *,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> GaussianMixture:
         """Draw from the posterior given rows X (N, d).
 
@@ -150,9 +142,10 @@ class GaussianMixture(fits.Conventions, Results):
         ----------
         X, y
             Rows; `y` is ignored.
-        num_epochs, max_seconds
-            The length of the run, burn-in included, as passes over the rows or as seconds of sampling (set-up and
-            compilation are not counted). By default the run is as long as `num_samples`, `num_burnin` and `thin` say.
+        num_steps, num_epochs, max_seconds
+            The length of the run, burn-in included, as steps, as passes over the rows or as seconds of sampling (set-up
+            and compilation are not counted); at most one of them. By default the run is as long as `num_samples`,
+            `num_burnin` and `thin` say.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
@@ -172,68 +165,22 @@ class GaussianMixture(fits.Conventions, Results):
         begin = rough_fit(x, count, rng, priors=priors, weights=known)
         estimator = self._estimator(len(x))
         sampler = self._sampler(x, begin, priors, estimator, known, rng)
-        length, wanted = sampled.lengths(
-            (self.num_samples, self.num_burnin, self.thin),
-            num_epochs,
-            max_seconds,
+        start = self._params(begin, x.dtype, known)
+        program = Sampled(
+            partial(sample, self._posterior(known, priors), x, start, sampler=sampler, estimator=estimator),
             num_rows=len(x),
             batch_size=estimator.batching(len(x)).size,
-            thin=1,
-            num_burnin=0,
-            share=0.0,
+            told={
+                "names": table.names,
+                **units.written(),
+                "weights": None if known is None else known.tolist(),
+            },
         )
-        sampling = functools.partial(
-            sample,
-            self._posterior(known, priors),
-            x,
-            self._params(begin, x.dtype, known),
-            sampler=sampler,
-            estimator=estimator,
-            num_chains=self.num_chains,
-            seed=self.seed,
-            notes=sampled.notes(_KIND, self, _extra(table.names, units, known)),
-        )
-        run = sampled.draw(
-            *(sampling, length, wanted),
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=callbacks,
-            progress=progress,
-        )
-        self._settle(run, units, table.names, known)
-        if run.num_draws:
-            warn_if_unmixed(
-                self.relabelled_,
-                "GaussianMixture",
-                "Raise `thin` or `num_samples`, or use fewer components.",
-            )
-        return self
+        return self._run(program, options, self._asked(options, thin=1, num_burnin=0, share=0.0))
 
     def fit_predict(self, X: TableLike, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `predict` of the same rows."""
         return self.fit(X, y, **options).predict(X)
-
-    # -- on disk ------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings, units of the columns; no pickles and no code.
-
-        `sampler` is not saved: the loaded model has the default.
-        """
-        self._check_fitted()
-        extra = _extra(getattr(self, "feature_names_in_", None), self._units, self._known)
-        sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> GaussianMixture:
-        """Load a model written by `save`, or by `fit` with `store`."""
-        saved = sampled.open_saved(_KIND, path, cls._renamed)
-        model, extra = cls(**saved.settings), saved.extra
-        units = Units(*(np.asarray(extra[name], np.float64) for name in ("shift", "units")))
-        known = None if extra["weights"] is None else np.asarray(extra["weights"], np.float64)
-        model._settle(saved.run, units, extra["names"], known)
-        return model
 
     # -- the parts of a fit -----------------------------------------------------------------------------------
 
@@ -279,13 +226,3 @@ class GaussianMixture(fits.Conventions, Results):
             return gradient
         h = steps.weights if self.step_size is None else self.step_size
         return Blocks({("means", "scales") if diagonal else "means": gradient, "weights": SCIR(h)})
-
-
-def _extra(names: Sequence[str] | None, units: Units, known: np.ndarray | None) -> dict[str, Any]:
-    """Contents of a file in addition to draws and settings."""
-    return {
-        "names": None if names is None else list(names),
-        "shift": units.mean.tolist(),
-        "units": units.deviation.tolist(),
-        "weights": None if known is None else known.tolist(),
-    }

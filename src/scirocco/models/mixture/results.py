@@ -2,76 +2,82 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.diagnostics.intervals import central
-from scirocco.errors import InvalidValueError
-from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.fits.mixing import orders
+from scirocco.models._core.model import FittedModel
+from scirocco.models._core.relabel import orders
+from scirocco.models._core.view import View
 from scirocco.models.inputs import TableLike, Units, features
 from scirocco.models.mixture import density
-from scirocco.models._core.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.types import Array, Params
 
 _DRAWS = 200
+"""Draws that predictions average over, at most."""
 _BLOCK = 4_096
+"""Rows of a prediction at once."""
 
 
-class Summary(NamedTuple):
-    """Posterior means and intervals, components in one common order."""
-
-    mean: dict[str, np.ndarray]
-    low: dict[str, np.ndarray]
-    high: dict[str, np.ndarray]
-
-
-class Results:
+class Results(FittedModel):
     """Everything that follows from the draws."""
 
-    run_: Run
+    ADVICE = "Raise `thin` or `num_samples`, or use fewer components."
+    CODE = ("sampler",)
+    draws_: dict[str, np.ndarray]
     means_: np.ndarray
     weights_: np.ndarray
     scales_: np.ndarray
-    relabelled_: dict[str, np.ndarray]
     n_features_in_: int
     feature_names_in_: np.ndarray
     """Only of a table whose columns have names."""
     _units: Units
-    _known: np.ndarray | None
-    """Weights that are not drawn."""
     _inner: Params
+    """Draws (draw, K, ...) in the units and with the components of the chains."""
     _order: np.ndarray
+    """The common order of their components, (draw, K)."""
 
-    def _settle(self, run: Run, units: Units, names: Sequence[str] | None, known: np.ndarray | None) -> None:
-        """Draws in the user's units and in one order of components; a run without draws leaves none."""
-        for name in ("means_", "weights_", "scales_", "relabelled_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-        self.run_, self._units, self.n_features_in_ = run, units, len(units.mean)
-        self._known = known
-        if names is not None:
-            self.feature_names_in_ = np.asarray(names, dtype=object)
-        if not run.num_draws:
-            return
+    def _results(
+        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Draws in the user's units and in one order of components."""
+        self._units = Units(np.asarray(told["mean"]), np.asarray(told["deviation"]))
+        self.n_features_in_ = len(self._units.mean)
+        vars(self).pop("feature_names_in_", None)
+        if told["names"] is not None:
+            self.feature_names_in_ = np.asarray(told["names"], dtype=object)
         raw = {name: np.asarray(values) for name, values in run.draws.items()}
-        shape = raw["means"].shape
-        if known is not None:
-            raw["weights"] = np.broadcast_to(known, shape[:3])
+        shape, weights = raw["means"].shape, told["weights"]
+        if weights is not None:
+            raw["weights"] = np.broadcast_to(np.asarray(weights), shape[:3])
         self._inner = {name: values.reshape(-1, *values.shape[2:]) for name, values in raw.items()}
-        # components with known, unequal weights are told apart by them
-        named = known is not None and np.ptp(known) > 0
+        # components with fixed, unequal weights are told apart by them
+        named = weights is not None and np.ptp(weights) > 0
         flat = self._inner["means"]
         self._order = np.broadcast_to(np.arange(shape[2]), flat.shape[:2]) if named else orders(flat)
-        self.relabelled_ = self._in_order(shape)
+        draws = self._in_order(shape)
         self.means_, self.weights_, self.scales_ = (
-            self.relabelled_[name].mean(axis=(0, 1)) for name in ("means", "weights", "scales")
+            draws[name].mean(axis=(0, 1)) for name in ("means", "weights", "scales")
         )
+        return draws
+
+    def _watched(self) -> dict[str, np.ndarray]:
+        return {name: self.draws_[name] for name in self.run_.draws}  # the others are fixed
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        names = vars(self).get("feature_names_in_")
+        return {} if names is None else {"means_dim_1": list(names), "scales_dim_1": list(names)}
+
+    def _view(self, run: Run, **options: Any) -> View:
+        about = (
+            "Diagnosed and plotted in the units of the columns, with the components of all draws in one order: the "
+            "first number in brackets is the component."
+        )
+        return View(run, type(self).__name__, judged=self._judged(), about=about)
 
     def _in_order(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
         """(chain, draw, K, ...)."""
@@ -86,13 +92,6 @@ class Results:
             name: np.broadcast_to(v, (len(order), *v.shape[1:])).reshape(*shape[:2], *v.shape[1:])
             for name, v in found.items()
         }
-
-    def summary(self, interval: float = 0.9) -> Summary:
-        """Posterior means and equal-tailed intervals of means, weights and standard deviations."""
-        self._check_fitted()
-        ends = {name: central(v, interval, axis=(0, 1)) for name, v in self.relabelled_.items()}
-        low, high = ({name: both[n] for name, both in ends.items()} for n in (0, 1))
-        return Summary({name: v.mean(axis=(0, 1)) for name, v in self.relabelled_.items()}, low, high)
 
     def predict_proba(self, X: TableLike) -> np.ndarray:
         """P(component | row), averaged over draws with components in the order of `means_`."""
@@ -123,26 +122,6 @@ class Results:
         """Mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ: components in one order, in the units of the columns."""
-        self._check_fitted()
-        return dataclasses.replace(self.run_, draws=self.relabelled_).to_arviz()
-
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`: components in one order, in the units of the columns."""
-        run = own_run(self, run)
-        found = self.relabelled_
-        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
-        draws: dict[str, np.ndarray] = {"weight": found["weights"]}
-        for place, name in enumerate(names):
-            draws[f"mean of {name}"] = found["means"][..., place]
-            draws[f"sd of {name}"] = found["scales"][..., place]
-        about = (
-            "Diagnosed and plotted in the units of the columns, with the components of all draws in one order: the "
-            "number in brackets is the component."
-        )
-        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
-
     def _thinned(self) -> tuple[Params, np.ndarray]:
         self._check_fitted()
         total = len(self._order)
@@ -155,15 +134,6 @@ class Results:
         table = features(X, "GaussianMixture", constant="keep", exact=True, like=like)
         rows = self._units.apply(table.array)
         yield from np.array_split(rows, range(_BLOCK, len(rows), _BLOCK))
-
-    def _check_fitted(self) -> None:
-        if "run_" not in self.__dict__:
-            raise not_fitted("this GaussianMixture is not fitted yet: call `fit` first.")
-        if "relabelled_" not in self.__dict__:
-            raise InvalidValueError(
-                f"this GaussianMixture has no draws: its run was {self.run_.status} in the burn-in. Fit it again, or "
-                "resume its store with fit(..., resume=True)."
-            )
 
 
 @jax.jit

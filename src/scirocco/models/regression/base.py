@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import os
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
 
@@ -14,8 +12,7 @@ from scirocco import _checks
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.model import Model
-from scirocco.models import sampled
-from scirocco.models.fits.mixing import warn_if_unmixed
+from scirocco.models._core.program import FitOptions, Sampled
 from scirocco.models.inputs import ColumnLike, TableLike, features
 from scirocco.models.regression import given
 from scirocco.models.regression.density import KINDS, RESOLUTION, Horseshoe, Laplace, Normal, Prior
@@ -23,12 +20,13 @@ from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import THIN, Method
 from scirocco.models.regression.results import Results
 from scirocco.run import Run, sample
-from scirocco.run.progress import Callback
 
+_NUM_SAMPLES = 1_000
+"""Default number of draws of a chain, of regressions that have their own method."""
 _BURN_IN, _SHARE = 50, 0.2
-"""Burn-in in units of `thin` steps, or as a share of a run whose length is given."""
+"""Default burn-in, in units of `thin` steps, or as a share of a run whose length is given."""
 _BATCH = 1_000
-"""Rows of a batch for a length in epochs or seconds, in models that `sc.sample` chooses a method for."""
+"""Rows of a batch for a length in steps, epochs or seconds, in models that `sc.sample` chooses a method for."""
 _HINT = "it cannot be told from the intercept. Drop it, or keep it with constant_columns='keep'"
 
 
@@ -38,10 +36,8 @@ class Composed(NamedTuple):
     model: Model
     data: dict[str, np.ndarray]
     method: Method
-    extra: dict[str, Any]
-    """JSON that a file needs in addition to draws and settings."""
-    fitted: dict[str, Any] = {}  # noqa: RUF012
-    """Attributes of the fitted model."""
+    told: dict[str, Any]
+    """JSON that results need in addition to the draws."""
     rows: dict[str, np.ndarray] | None = None
     """The rows themselves, if `data` are sums over them; {}: they are too many to keep."""
 
@@ -50,26 +46,12 @@ class Regression(Results):
     """A linear predictor with posterior draws of its coefficients."""
 
     _priors: ClassVar[tuple[str, ...]] = KINDS
-    _from_data: tuple[str, ...] = ()
+    _from_data: ClassVar[tuple[str, ...]] = ()
     """Settings that may be None: they are then taken from the data."""
-
-    # -- fitting ------------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_formula(
-        cls,
-        formula: str,
-        frame: Any,
-        *,
-        weights: str | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
-        **settings: Any,
+        cls, formula: str, frame: Any, *, weights: str | None = None, **settings_and_options: Any
     ) -> Self:
         """Fit to the columns that a formula makes of a data frame: the same as `cls(formula=...).fit(frame)`.
 
@@ -85,23 +67,14 @@ class Regression(Results):
             one with the same columns; the response is not needed there.
         weights
             Name of a column with weights of the rows' log likelihoods.
-        num_epochs, max_seconds, store, resume, overwrite, callbacks, progress
-            As for `fit`.
-        **settings
-            Arguments of the constructor.
+        **settings_and_options
+            Arguments of the constructor, and of `fit`: num_steps, num_epochs, max_seconds, store, resume, overwrite,
+            callbacks, progress.
         """
         model: Any = cls
-        return model(formula=formula, **settings).fit(
-            frame,
-            weights=weights,
-            num_epochs=num_epochs,
-            max_seconds=max_seconds,
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=callbacks,
-            progress=progress,
-        )
+        settings = dict(settings_and_options)
+        options = {name: settings.pop(name) for name in FitOptions.__annotations__ if name in settings}
+        return model(formula=formula, **settings).fit(frame, weights=weights, **options)
 
     def fit(
         self,
@@ -110,13 +83,7 @@ class Regression(Results):
         *,
         offset: ColumnLike | None = None,
         weights: ColumnLike | str | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Draw coefficients given rows and their responses.
 
@@ -133,38 +100,47 @@ class Regression(Results):
         weights
             Numbers that the log likelihoods of rows are multiplied by: a row with the weight 2 counts as two. With a
             formula, the name of their column.
-        num_epochs, max_seconds
-            The length of the run, including burn-in, as passes over the rows or as seconds of sampling (without
-            set-up and compilation). A fifth of it is burn-in unless `num_burnin` is given, and the draws are
-            spread evenly unless `thin` is given. By default the length
-            follows from `num_samples`, `num_burnin` and `thin`.
+        num_steps, num_epochs, max_seconds
+            The length of the run, including burn-in, as steps, as passes over the rows or as seconds of sampling
+            (without set-up and compilation); at most one of them. A fifth of it is burn-in unless `num_burnin` is
+            given, and the draws are spread evenly unless `thin` is given. By default the length follows from
+            `num_samples`, `num_burnin` and `thin`.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
         self._check_settings()
-        found = self._given(X, y, offset, weights)
-        composed = self._composed(found)
-        design = {} if found.columns.design is None else {"design": found.columns.design.written()}
-        composed = composed._replace(
-            extra={
-                "names": found.table.names,
-                "levels": found.table.levels,
-                "num_rows": found.num_rows,
-                **composed.extra,
-                **design,
-            }
-        )
-        options: dict[str, Any] = {"store": store, "resume": resume, "overwrite": overwrite}
-        options |= {"callbacks": callbacks, "progress": progress}
+        rows = self._given(X, y, offset, weights)
+        program = self._program(rows, self._composed(rows))
+        asked = None
+        if not program.chosen:
+            lengths = {"num_samples": _NUM_SAMPLES, "thin": THIN[self.prior], "num_burnin": _BURN_IN}
+            asked = self._asked(options, **lengths, share=_SHARE)
         try:
-            run = self._sample(composed, num_epochs, max_seconds, options)
+            return self._run(program, options, asked)
         except DivergenceError as error:
-            if (better := self._explained(error, found)) is not None:
+            if (better := self._explained(error, rows)) is not None:
                 raise better from error
             raise
-        self._remember(found, run, composed)
-        self._settle(self._outside(run.draws, composed.extra))
-        return self
+
+    def _program(self, rows: Given, composed: Composed) -> Sampled:
+        """The call of `sc.sample`."""
+        (sampler, estimator, start), design = composed.method, rows.columns.design
+        count = len(composed.data["y"])
+        source = ArraySource(composed.data, sums_up=composed.rows is not None)  # checked already
+        return Sampled(
+            partial(sample, composed.model, source, start, sampler=sampler, estimator=estimator),
+            num_rows=count,
+            batch_size=_BATCH if estimator is None else estimator.batching(count).size,
+            told={
+                "names": rows.table.names,
+                "levels": rows.table.levels,
+                "num_rows": rows.num_rows,
+                "design": None if design is None else design.written(),
+                **composed.told,
+            },
+            chosen=sampler is None or estimator is None,
+            finish=partial(_with_rows, composed.rows) if composed.rows else lambda run: run,
+        )
 
     def _given(self, X: TableLike, y: Any, offset: Any, weights: Any) -> Given:
         """The checked input of a fit; features are as precise as they were given."""
@@ -199,21 +175,6 @@ class Regression(Results):
         """A better explanation of a failed run, if there is one."""
         return None
 
-    def _remember(self, found: Given, run: Run, composed: Composed) -> None:
-        """What a fit leaves behind, all at its end: one that fails leaves the model as it was."""
-        if composed.rows and run.origin is not None:
-            run = dataclasses.replace(run, origin=run.origin._replace(source=ArraySource(composed.rows)))
-        self.n_features_in_, self.run_, self.categories_ = (
-            found.table.array.shape[1],
-            run,
-            found.table.levels,
-        )
-        self._set_names(found.table.names)
-        self._num_rows = found.num_rows
-        self._design = found.columns.design
-        for name, value in composed.fitted.items():
-            setattr(self, name, value)
-
     def _check_settings(self) -> None:
         name = type(self).__name__
         _checks.choice(self.prior, "prior", self._priors)
@@ -247,44 +208,9 @@ class Regression(Results):
         slab = None if self.slab is None else float(self.slab)
         return Horseshoe(scale, intercept_scale, noise_scale, resolution, slab)
 
-    def _sample(
-        self,
-        composed: Composed,
-        num_epochs: float | None,
-        max_seconds: float | None,
-        options: dict[str, Any],
-    ) -> Run:
-        method, num_rows = composed.method, len(composed.data["y"])
-        sampling = functools.partial(
-            sample,
-            composed.model,
-            ArraySource(composed.data, sums_up=composed.rows is not None),  # checked already
-            method.start,
-            sampler=method.sampler,
-            estimator=method.estimator,
-            num_chains=self.num_chains,
-            seed=self.seed,
-            notes=sampled.notes(self._kind, self, composed.extra),
-        )
-        if method.sampler is None or method.estimator is None:
-            wanted = (self.num_samples, self.num_burnin, self.thin)
-            sizes: dict[str, int] = {"num_rows": num_rows, "batch_size": _BATCH}
-            run = sampled.draw_chosen(sampling, wanted, num_epochs, max_seconds, **sizes, **options)
-        else:
-            length, plan = sampled.lengths(
-                (1_000 if self.num_samples is None else self.num_samples, self.num_burnin, self.thin),
-                num_epochs,
-                max_seconds,
-                num_rows=num_rows,
-                batch_size=method.estimator.batching(num_rows).size,
-                thin=THIN[self.prior],
-                num_burnin=_BURN_IN,
-                share=_SHARE,
-            )
-            run = sampled.draw(sampling, length, plan, **options)
-        if run.draws is None or not run.num_draws:
-            if run.status == "interrupted":
-                raise KeyboardInterrupt
-            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
-        warn_if_unmixed(run.draws, type(self).__name__, "Increase `thin` or `num_samples`.")
+
+def _with_rows(rows: dict[str, np.ndarray], run: Run) -> Run:
+    """A run over sums of rows, with the rows themselves as its data."""
+    if run.origin is None:
         return run
+    return dataclasses.replace(run, origin=run.origin._replace(source=ArraySource(rows)))

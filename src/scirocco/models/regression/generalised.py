@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +13,13 @@ from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.models import fits
 from scirocco.models.families import FAMILIES
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.density import Likelihood, Simulated
 from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import Method
+from scirocco.run import Run
 from scirocco.samplers import Sampler
 
 _PARAMETERS = """Parameters
@@ -63,7 +64,6 @@ class FamilyRegression(Regression):
         before, title, after = inspect.cleandoc(cls.__doc__ or "").partition("Attributes\n")
         cls.__doc__ = f"{before}{inspect.cleandoc(_PARAMETERS)}\n\n{title}{after}"
 
-    @fits.renamed_arguments(Regression._renamed)
     def __init__(
         self,
         prior: str = "normal",
@@ -125,15 +125,18 @@ class FamilyRegression(Regression):
         prior = self._make_prior(np.ones((1, x.shape[1])), scale, float(self.intercept_scale))
         changes = {name: transforms.positive if name in family.parameters else None for name in start}
         model = Model(Likelihood(self._family), prior, vectorized=True, transforms=changes)
-        extra = {**units.written(), "centre": centre, "spread": spread}
-        return Composed(model, data, Method(self.sampler, self.estimator, start), extra)
+        told = {**units.written(), "centre": centre, "spread": spread}
+        return Composed(model, data, Method(self.sampler, self.estimator, start), told)
 
-    def _settle(self, draws: dict[str, Any]) -> None:
-        super()._settle(draws)
+    def _results(
+        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        draws = super()._results(run, told, arrays)
         means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
         self.coef_, self.intercept_ = means["coef"], float(means.get("intercept", 0.0))
         for name in FAMILIES[self._family].parameters:
             setattr(self, f"{name}_", float(means[name]))
+        return draws
 
     @property
     def simulate(self) -> Any:
@@ -207,7 +210,6 @@ class PoissonRegression(FamilyRegression):
     `model.fit(frame)` draws from the posterior; then `model.summary()` and `model.predict(new_frame, interval=0.9)`.
     """
 
-    _kind = fits.Kind("PoissonRegression", "a Poisson regression", "poisson")
     _family = "poisson"
 
 
@@ -228,7 +230,6 @@ class NegativeBinomialRegression(FamilyRegression):
     """
 
     dispersion_: float
-    _kind = fits.Kind("NegativeBinomialRegression", "a negative binomial regression", "negative_binomial")
     _family = "negative_binomial"
 
 
@@ -251,5 +252,4 @@ class StudentRegression(FamilyRegression):
 
     noise_: float
     freedom_: float
-    _kind = fits.Kind("StudentRegression", "a Student regression", "student")
     _family = "student"

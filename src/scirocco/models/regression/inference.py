@@ -10,7 +10,8 @@ The remaining error is of second order in the step size.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -119,12 +120,21 @@ def in_order(
     return whole, np.concatenate([noise[order], np.zeros(len(more))])
 
 
-def in_own_units(draws: dict[str, np.ndarray], units: Units) -> dict[str, np.ndarray]:
-    """Coefficients and intercept in the user's units, in float64: far from 0 the two nearly cancel."""
-    if units.plain:
-        return draws
-    coef = np.asarray(draws["coef"], np.float64) / units.deviation
-    changed = {**draws, "coef": coef}
-    if "intercept" in draws:
-        changed["intercept"] = np.asarray(draws["intercept"], np.float64) - coef @ units.mean
+def in_own_units(draws: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Draws in the user's units, in float64 where they differ: far from 0 coefficients and intercept nearly cancel.
+
+    `told` has the `mean` and `deviation` of the columns, and where the response has units, its `centre` and `spread`.
+    """
+    changed = {name: np.asarray(leaf) for name, leaf in draws.items()}
+    if told.get("spread", 1.0) != 1.0:
+        scaled = changed.keys() & {"coef", "intercept", "noise"}
+        changed |= {name: np.asarray(changed[name], np.float64) * told["spread"] for name in scaled}
+    units = Units(np.asarray(told["mean"]), np.asarray(told["deviation"]))
+    if not units.plain:
+        changed["coef"] = np.asarray(changed["coef"], np.float64) / units.deviation
+    if "intercept" in changed:
+        if not units.plain:
+            changed["intercept"] = np.asarray(changed["intercept"], np.float64) - changed["coef"] @ units.mean
+        if "centre" in told:
+            changed["intercept"] = np.asarray(changed["intercept"], np.float64) + told["centre"]
     return changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
-from scirocco.models import fits
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Approximation, full_precision, reduced
@@ -23,6 +23,7 @@ from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.density import Prior
 from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import Coordinates, in_order, method
+from scirocco.run import Run
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
@@ -103,11 +104,9 @@ class LinearRegression(Regression):
     coef_: np.ndarray
     intercept_: float
     noise_: float
-    _kind = fits.Kind("LinearRegression", "a linear regression", "linear")
     _estimator_type = "regressor"
     _from_data = ("scale", "intercept_scale")
 
-    @fits.renamed_arguments(Regression._renamed)
     def __init__(
         self,
         prior: str = "normal",
@@ -162,11 +161,11 @@ class LinearRegression(Regression):
                 part | {name: part[name] / noise for name in ("x", "one", "y")} for part in (rows, data)
             )
         chosen = method(Coordinates(start, ordered), self.prior, len(data["y"]), self.sampler, self.estimator)
-        extra = {**units.written(), "centre": centre}
+        told = {**units.written(), "centre": centre}
         model = self._model(prior, start)
         if self.estimator is not None:
-            return Composed(model, data, chosen, extra)
-        return Composed(model, data, chosen, extra, rows=rows if x.nbytes <= _MOST_KEPT else {})
+            return Composed(model, data, chosen, told)
+        return Composed(model, data, chosen, told, rows=rows if x.nbytes <= _MOST_KEPT else {})
 
     def _explained(self, error: DivergenceError, found: Given) -> DivergenceError | None:
         num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.columns.intercept
@@ -241,12 +240,15 @@ class LinearRegression(Regression):
         constrained = changes if any(changes.values()) else None
         return Model(density.linear, prior, vectorized=True, transforms=constrained)
 
-    def _settle(self, draws: dict[str, Any]) -> None:
-        super()._settle(draws)
+    def _results(
+        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        draws = super()._results(run, told, arrays)
         means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
         self.coef_ = means["coef"]
         self.intercept_ = float(means.get("intercept", 0.0))
         self.noise_ = float(means["noise"]) if "noise" in means else float(self.noise or 0.0)
+        return draws
 
     # -- predictions --------------------------------------------------------------------------------------------------
 

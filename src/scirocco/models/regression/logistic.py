@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,6 @@ from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.models import fits, sampled
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
 from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
@@ -27,6 +26,7 @@ from scirocco.models.regression.inference import (
     large_method,
     method,
 )
+from scirocco.run import Run
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
@@ -101,12 +101,10 @@ class LogisticRegression(Regression):
     classes_: np.ndarray
     coef_: np.ndarray
     intercept_: np.ndarray
-    _kind = fits.Kind("LogisticRegression", "a logistic regression", "logistic")
     _estimator_type = "classifier"
     _baseline: ClassVar[bool] = False
     """Whether the coefficients of more than two classes are against the first."""
 
-    @fits.renamed_arguments(Regression._renamed)
     def __init__(
         self,
         prior: str = "laplace",
@@ -171,9 +169,8 @@ class LogisticRegression(Regression):
         data = {"x": x, "y": codes.astype(x.dtype) if rows.num_predictors == 1 else codes}
         for name, part in (("offset", columns.offset), ("weight", columns.weight)):
             data |= {} if part is None else {name: part.astype(x.dtype)}
-        extra = {**units.written(), **sampled.write_labels(classes)}
-        model = self._model(prior, rows, chosen.start)
-        return Composed(model, data, chosen, extra, {"classes_": classes})
+        told = {**units.written(), "classes": classes.tolist(), "classes_type": classes.dtype.str}
+        return Composed(self._model(prior, rows, chosen.start), data, chosen, told)
 
     def _approximated(self, rows: Rows) -> tuple[Prior, Method]:
         """The prior, and what samples in the coordinates of a Gaussian approximation."""
@@ -201,12 +198,16 @@ class LogisticRegression(Regression):
         transformed = changes if "tau" in changes else None
         return Model(likelihood, prior, vectorized=True, transforms=transformed)
 
-    def _settle(self, draws: dict[str, Any]) -> None:
-        super()._settle(draws)
+    def _results(
+        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        draws = super()._results(run, told, arrays)
+        self.classes_ = np.asarray(told["classes"], np.dtype(told["classes_type"]))
         coef = np.asarray(draws["coef"], np.float64).mean(axis=(0, 1))
         self.coef_ = coef.reshape(self._coef_shape())
         intercept = np.asarray(draws.get("intercept", np.zeros((1, 1))), np.float64).mean(axis=(0, 1))
         self.intercept_ = np.broadcast_to(intercept.reshape(-1), (len(self.coef_),)).copy()
+        return draws
 
     @property
     def _has_baseline(self) -> bool:
@@ -218,12 +219,6 @@ class LogisticRegression(Regression):
     def _predictor_names(self) -> list[object]:
         names = list(self.classes_[int(self._has_baseline) :])
         return names if len(names) > 1 else []
-
-    def _more(self) -> dict[str, Any]:
-        return sampled.write_labels(self.classes_)
-
-    def _restore(self, extra: dict[str, Any]) -> None:
-        self.classes_ = sampled.read_labels(extra)
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
@@ -308,7 +303,6 @@ class SoftmaxRegression(LogisticRegression):
     ((2, 2), (4, 3))
     """
 
-    _kind = fits.Kind("SoftmaxRegression", "a softmax regression", "softmax")
     _baseline = True
 
 

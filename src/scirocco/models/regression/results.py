@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.diagnostics.frames import html_summary
 from scirocco.diagnostics.intervals import central
-from scirocco.drawing.markup import Html
+from scirocco.drawing.charts import forest
+from scirocco.drawing.markup import Section, join, number, paragraph, search, sortable, tag
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
-from scirocco.models import fits, sampled
-from scirocco.models.fits.conventions import not_fitted
-from scirocco.models.inputs import ColumnLike, TableLike, Units, features, targets
+from scirocco.models._core.model import FittedModel
+from scirocco.models._core.view import Seen, View, size_of
+from scirocco.models.inputs import ColumnLike, TableLike, features, targets
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import given
 from scirocco.models.regression.inference import in_own_units
-from scirocco.models._core.view import View
 from scirocco.run import Run
 from scirocco.samplers import Sampler
 
 _MOST_NUMBERS = 4_000_000
 """Rows × draws (× classes) held at once by a prediction."""
+_FOREST = 40
+"""Coefficients in a chart."""
+_HEADS = ["coefficient", "mean", "sd", "5 %", "95 %", "|mean| / sd", "P(sign)"]
+"""Columns of the table of coefficients in a report."""
 
 
-class Results(fits.Conventions):
+class Results(FittedModel):
     """The settings of a regression, and everything that follows from its draws."""
 
+    ADVICE = "Increase `thin` or `num_samples`."
+    CODE = ("sampler", "estimator")
     prior: str
     scale: float | None
     intercept: bool
@@ -42,76 +46,43 @@ class Results(fits.Conventions):
     formula: str | None
     sampler: Sampler | None
     estimator: Estimator | None
-    num_samples: int | None
-    num_burnin: float | None
-    thin: int | None
-    num_chains: int | None
     num_prediction_draws: int
-    seed: int
-    run_: Run | None
     n_features_in_: int
     categories_: dict[str, list[object]]
     """The levels of columns of categories; each level but the first is a feature `column[level]`."""
-    _kind: fits.Kind
-    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_prediction_draws"}
-    _columns: list[str] | None = None
+    _columns: list[str] | None
     """The names of the coefficients' columns."""
-    _design: Design | None = None
-    _draws: dict[str, Any]
-    _num_rows: int | None = None
-    """None for a fit that an older version stored."""
+    _design: Design | None
+    _few: dict[str, np.ndarray]
+    """Draws for predictions, (draw, ...), in double precision."""
 
-    def _outside(self, draws: Mapping[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-        """Draws of a run in the user's units."""
-        if "mean" not in extra:  # saved in the user's units
-            return {name: np.asarray(leaf) for name, leaf in draws.items()}
-        inner, spread = dict(draws), float(extra.get("spread", 1.0))
-        if spread != 1.0:
-            inner |= {
-                name: np.asarray(inner[name], np.float64) * spread
-                for name in ("coef", "intercept", "noise")
-                if name in inner
-            }
-        found = in_own_units(inner, Units(np.asarray(extra["mean"]), np.asarray(extra["deviation"])))
-        if "centre" in extra and "intercept" in found:
-            found["intercept"] = np.asarray(found["intercept"], np.float64) + extra["centre"]
-        return found
+    def _settle(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        # the rows of the run may be sums over those of the user
+        run = dataclasses.replace(run, configuration=run.configuration | {"num_rows": told["num_rows"]})
+        super()._settle(run, told, arrays)
 
-    def _set_names(self, names: Sequence[str] | None) -> None:
-        self.__dict__.pop("feature_names_in_", None)
-        self._columns = None if names is None else list(names)
-        if names is not None:
-            self.feature_names_in_ = np.asarray(names, dtype=object)
-
-    def _settle(self, draws: dict[str, Any]) -> None:
-        """Keep draws (chain, draw, ...) in the user's units, and some of them for predictions."""
-        self._draws = draws
-        if self.run_ is not None:
-            self.run_ = self._with_units(self.run_)
-        flat = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in draws.items()}
+    def _results(
+        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        draws = in_own_units(run.draws, told)
+        self._design = None if told["design"] is None else Design.read(told["design"])
+        self._columns, self.categories_ = told["names"], dict(told["levels"])
+        vars(self).pop("feature_names_in_", None)
+        if self._columns is not None:
+            self.feature_names_in_ = np.asarray(self._columns, dtype=object)
+        self.n_features_in_ = draws["coef"].shape[-1]
+        flat = {name: leaf.reshape(-1, *leaf.shape[2:]) for name, leaf in draws.items()}
         total = len(flat["coef"])
-        chosen = np.unique(
-            np.linspace(0, total - 1, min(total, self.num_prediction_draws)).round().astype(int)
-        )
-        self._few = {name: leaf[chosen].astype(np.float64) for name, leaf in flat.items()}
-
-    def _with_units(self, run: Run) -> Run:
-        """A run that knows its draws in the user's units, the names of their columns and classes, and the user's rows.
-
-        The rows of the run itself may be sums over those.
-        """
-        known = {} if self._num_rows is None else {"num_rows": self._num_rows}
-        configuration = run.configuration | known
-        return dataclasses.replace(
-            run, configuration=configuration, converted=(self._draws, self._coordinates())
-        )
+        some = np.linspace(0, total - 1, min(total, self.num_prediction_draws)).round().astype(int)
+        self._few = {name: leaf[np.unique(some)].astype(np.float64) for name, leaf in flat.items()}
+        return draws
 
     # -- what a fit gives ---------------------------------------------------------------------------------------------
 
     def coef_interval_(self, probability: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of central posterior intervals, each with the shape of `coef_`."""
         self._check_fitted()
-        coef = np.asarray(self._draws["coef"], np.float64)
+        coef = np.asarray(self.draws_["coef"], np.float64)
         low, high = central(coef, probability, axis=(0, 1))
         shape = self._coef_shape()
         return low.reshape(shape), high.reshape(shape)
@@ -123,36 +94,10 @@ class Results(fits.Conventions):
         """Of models with several linear predictors: the classes that they belong to."""
         return []
 
-    def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
-        """As `Run.summary`: a pandas data frame with one row per parameter, in the user's units, with column names."""
-        self._check_fitted()
-        require("pandas", "summary()")
-        run = self.run_
-        if run is None:
-            raise InvalidValueError("a loaded model has no run; open it with sc.load(path).summary().")
-        return run.summary(probability, digits)
-
-    def _html_of_fit(self) -> Html:
-        return html_summary(self.named_draws()) if "_draws" in vars(self) else super()._html_of_fit()
-
-    @property
-    def draws_(self) -> dict[str, Any]:
-        """Draws in the user's units, leaves (chain, draw, ...): `coef`, `intercept`, ..."""
-        self._check_fitted()
-        return self._draws
-
     def named_draws(self) -> dict[str, np.ndarray]:
         """The draws in the user's units as a flat dict: {"coef[age]": (chain, draw), ...}."""
-        out, known = {}, self._coordinates()
-        for name, leaf in self.draws_.items():
-            array = np.asarray(leaf)
-            for index in np.ndindex(array.shape[2:]):
-                labels = [
-                    str(known.get(f"{name}_dim_{axis}", range(k + 1))[k]) for axis, k in enumerate(index)
-                ]
-                inside = f"[{', '.join(labels)}]" if index else ""
-                out[f"{name}{inside}"] = array[(slice(None), slice(None), *index)]
-        return out
+        self._check_fitted()
+        return self.run_.labelled_draws()
 
     def _predictors(
         self, X: TableLike, offset: ColumnLike | None = None
@@ -206,17 +151,6 @@ class Results(fits.Conventions):
         left = float(np.sum((values - predicted) ** 2))
         return 1.0 - left / total if total else float(left == 0.0)
 
-    def _check_fitted(self) -> None:
-        if "_draws" not in vars(self):
-            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first.")
-
-    def to_arviz(self) -> Any:
-        """Convert the draws in the user's units, with the names of columns and classes; see `Run.to_arviz`."""
-        self._check_fitted()
-        if self.run_ is not None:
-            return self.run_.to_arviz()
-        return fits.to_arviz(self._kind, None, self._draws, {}, self._coordinates())
-
     def _coordinates(self) -> dict[str, Sequence[Any]]:
         """The names of columns and classes, by the axis of `coef` and `intercept` that they label."""
         several = [self._predictor_names()] if self._predictor_names() else []
@@ -228,48 +162,64 @@ class Results(fits.Conventions):
             f"{name}_dim_{axis}": labels
             for name, axes in named.items()
             for axis, labels in enumerate(axes)
-            if labels and name in self._draws
+            if labels and name in self.draws_
         }
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`: coefficients by name."""
-        from scirocco.models.regression import view
+    def _view(self, run: Run, **options: Any) -> View:
+        """Coefficients in the units of the columns."""
+        return View(
+            self.run_,
+            type(self).__name__,
+            size_of(self.run_, "columns", self.n_features_in_),
+            about="The plots and R-hat are in the units of the columns, the other diagnostics in those of the sampler.",
+            charted=self.named_draws(),
+            sections=lambda seen: [_coefficients(seen)],
+        )
 
-        return view.view(self, run)
 
-    # -- on disk ------------------------------------------------------------------------------------------------------
+# -- a regression in a report: its coefficients by name, those first that are surest to differ from 0 ------------------
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings, classes; no pickles and no code.
 
-        `sampler` and `estimator` are not saved: the loaded model has the defaults.
-        """
-        self._check_fitted()
-        extra = {"names": self._columns, "levels": self.categories_, **self._more()}
-        extra["num_rows"] = self._num_rows
-        if self._design is not None:
-            extra["design"] = self._design.written()
-        kept = {name: np.asarray(leaf) for name, leaf in self._draws.items()}
-        sampled.save(self._kind, self, kept, extra, path, overwrite)
+def _coefficients(seen: Seen) -> Section:
+    """A chart in units of posterior standard deviations, and a table in the units of the columns."""
+    places = [k for k, name in enumerate(seen.names) if name.startswith("coef[")]
+    sd = np.maximum(np.nan_to_num(seen.summary["sd"]), 1e-300)
+    sure = np.abs(np.nan_to_num(seen.summary["mean"])) / sd
+    order = sorted(places, key=lambda k: -sure[k])
+    names = [seen.names[k].removeprefix("coef[").removesuffix("]") for k in order]
+    shown = order[:_FOREST]
+    scaled = {
+        name: seen.summary[name][shown] / sd[shown] for name in ("mean", "low", "lower", "upper", "high")
+    }
+    inner, outer = (
+        np.stack([scaled[a], scaled[b]], axis=1) for a, b in (("lower", "upper"), ("low", "high"))
+    )
+    label = "Coefficients in posterior standard deviations from 0"
+    chart = forest(names[:_FOREST], scaled["mean"], inner, outer, label, label)
+    words = (
+        "By how many posterior standard deviations a coefficient differs from 0: the dot is its mean, the lines hold "
+        "50 % and 90 % of it. Those that are surest to have their sign come first."
+    )
+    if len(order) > _FOREST:
+        words += f" The first {_FOREST} of {len(order):,} are drawn."
+    table = sortable("coefficients", _HEADS, _rows(seen, order, names), "Coefficients")
+    controls = tag("div", search("coefficients", "Find a coefficient", "rows"), class_="controls")
+    parts = [paragraph(words, " ", seen.cut), tag("div", chart, class_="charts"), controls, table]
+    return Section("coefficients", "Coefficients", join(parts))
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model written by `save`, or by `fit` with `store`."""
-        saved = sampled.open_saved(cls._kind, path, cls._renamed)
-        model = cls(**saved.settings)
-        model.run_ = saved.run if "mean" in saved.extra else None
-        model.n_features_in_ = int(saved.run.draws["coef"].shape[-1])
-        model._set_names(saved.extra["names"])
-        if "design" in saved.extra:
-            model._design = Design.read(saved.extra["design"])
-        model.categories_ = dict(saved.extra.get("levels", {}))
-        model._num_rows = saved.extra.get("num_rows")
-        model._restore(saved.extra)
-        model._settle(model._outside(saved.run.draws, saved.extra))
-        return model
 
-    def _more(self) -> dict[str, Any]:
-        return {}
-
-    def _restore(self, extra: dict[str, Any]) -> None:
-        pass
+def _rows(seen: Seen, order: list[int], names: list[str]) -> list[list[str]]:
+    rows = []
+    for place, name in zip(order, names, strict=True):
+        values = seen.values[:, :, place]
+        above = float(np.mean(values > 0))
+        mean, sd = seen.summary["mean"][place], seen.summary["sd"][place]
+        numbers = [
+            mean,
+            sd,
+            seen.summary["low"][place],
+            seen.summary["high"][place],
+            abs(mean) / max(sd, 1e-300),
+        ]
+        rows.append([name, *(number(value) for value in numbers), number(max(above, 1 - above))])
+    return rows

@@ -23,6 +23,7 @@ from scirocco._random import Purpose, key_for
 from scirocco.cluster.tasks import check_wanted
 from scirocco.data import Resident, Table
 from scirocco.errors import InvalidValueError
+from scirocco.estimators.base import next_pass
 from scirocco.estimators.newton import beside
 from scirocco.model import Model
 from scirocco.run import loop
@@ -30,6 +31,7 @@ from scirocco.run.loop import KernelState, Parts, Start
 from scirocco.run.tuning import reward
 from scirocco.run.tuning.candidates import WIDTH, Candidate, grouped, stacked
 from scirocco.samplers import Sampler
+from scirocco.samplers.preconditioned import with_core
 from scirocco.types import Array, Key, Params, PyTree
 
 _SURVIVORS = 4
@@ -95,7 +97,7 @@ class Lanes:
         """Lanes per setting."""
         self._feed = arena.table.feed(key)
         estimator = arena.parts.estimator
-        if not arena.table.whole and estimator.next_pass(1, arena.table.num_rows) is not None:
+        if not arena.table.whole and next_pass(estimator, 1, arena.table.num_rows) is not None:
             raise InvalidValueError(
                 f"tuning on streamed or distributed data reads batches, but {type(estimator).__name__} makes passes "
                 "over all rows: tune with sc.ControlVariates or sc.Minibatch."
@@ -226,7 +228,7 @@ def _axes(shared: bool) -> Any:
 
 def _with_inner(parts: Parts, inner: Sampler) -> Parts:
     """The lane's own sampler, in the coordinates that all lanes share (None: those of the parameters)."""
-    return parts._replace(sampler=inner if parts.sampler is None else parts.sampler.with_core(inner))
+    return parts._replace(sampler=inner if parts.sampler is None else with_core(parts.sampler, inner))
 
 
 @setup_program(0, 1)
