@@ -365,7 +365,7 @@ def matrix_factorisation() -> Any:
     rng = np.random.default_rng(19)
     users, items = rng.integers(0, 20, 500), rng.integers(0, 15, 500)
     ratings = rng.normal(3.0, 1.0, 500)
-    model = sc.models.BPMF(3, batch_size=100, seed=5, **lengths(sc.models.BPMF, 10))
+    model = sc.models.BPMF(3, batch_size=100, num_chains=1, seed=5, **lengths(sc.models.BPMF, 10))
     model.fit(users, items, ratings, num_epochs=10, progress=False)
     return model.predict(users[:20], items[:20])
 

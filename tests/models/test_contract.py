@@ -134,7 +134,7 @@ CASES = {
         lambda model: model.predict([0, 3, 8], [1, 2]),
     ),
     "BPMF by gradients": Case(
-        {"num_factors": 2, "num_samples": 20, "batch_size": 50, "num_chains": 2},
+        {"num_factors": 2, "num_samples": 40, "batch_size": 50, "num_chains": 2},
         (USERS, ITEMS, RATINGS),
         60,
         lambda model: model.predict([0, 3, 8], [1, 2, 6]),

@@ -202,7 +202,6 @@ def test_arviz_gets_the_draws_of_a_model(models, name, tmp_path):
 @pytest.mark.parametrize(
     "kind, old, new",
     [
-        (BPMF, {"num_draws": 7, "discard": 0.4}, {"num_samples": 7, "num_burnin": 0.4}),
         (BNN, {"num_draws": 7, "discard": 0.4}, {"num_samples": 7, "num_burnin": 0.4}),
         (LinearRegression, {"num_draws": 7}, {"num_prediction_draws": 7}),
         (LogisticRegression, {"num_draws": 7}, {"num_prediction_draws": 7}),
@@ -220,13 +219,13 @@ def test_old_names_work_with_a_warning(kind, old, new):
         kind(**old, **new)
 
 
-@pytest.mark.parametrize("name", ["BPMF", "BNN"])
+@pytest.mark.parametrize("name", ["BNN"])
 def test_steps_of_a_fit_are_now_epochs(name):
     """The old argument gives the same draws, and its warning says what to write instead."""
     with pytest.warns(
         FutureWarning, match=r"`num_steps` of `fit` is now `num_epochs`.*num_epochs=10 "
     ) as caught:
-        old = fitted(name, num_steps={"BPMF": 40, "BNN": 30}[name])
+        old = fitted(name, num_steps={"BNN": 30}[name])
     assert caught[0].filename == __file__, "it points at the call"
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from scirocco._tree import pytree_dataclass
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
 from scirocco.models.factorisation import BPMF, gibbs, results
 from scirocco.models.factorisation.density import TABLES, Law, Ratings
@@ -221,10 +222,12 @@ def named(numbers, kind):
     """Ids that sort as the numbers do."""
     if kind == "strings":
         return np.array([f"id {number:03}" for number in np.atleast_1d(numbers)])
+    if kind == "bytes":  # they are texts
+        return np.char.encode(named(numbers, "strings"))
     return np.atleast_1d(numbers).astype(np.int64) + {"far": 200_000, "very far": 10**12}[kind]
 
 
-@pytest.mark.parametrize("kind", ["strings", "far", "very far"])
+@pytest.mark.parametrize("kind", ["strings", "bytes", "far", "very far"])
 def test_ids_of_any_kind_are_numbered_and_remembered(kind, tmp_path):
     users, items, ratings = make_ratings()
     options = {"num_epochs": 50, "progress": False}
@@ -237,11 +240,33 @@ def test_ids_of_any_kind_are_numbered_and_remembered(kind, tmp_path):
             fitted.predict(named([3, 7], kind), named([2, 5], kind)), plain.predict([3, 7], [2, 5])
         )
         found, expected = fitted.recommend(named(4, kind)[0], 3), plain.recommend(4, 3)
-        assert found.items.tolist() == named(expected.items, kind).tolist()
+        assert found.items.tolist() == named(expected.items, "strings" if kind == "bytes" else kind).tolist()
         with pytest.raises(InvalidValueError, match=r"pair 1 has the user .*no rating in the fit"):
             fitted.predict(named([3, 99], kind), named([2, 2], kind))
         with pytest.raises(InvalidTypeError, match="in the fit, and are"):
-            fitted.predict(np.array([3]) if kind == "strings" else ["ann"], named(2, kind))
+            fitted.predict(np.array([3]) if kind in ("strings", "bytes") else ["ann"], named(2, kind))
+
+
+@pytree_dataclass
+class Own(SGLD):
+    """A sampler of a user."""
+
+
+def test_a_saved_model_has_its_sampler_and_one_of_your_own_is_passed_again(tmp_path):
+    users, items, ratings = make_ratings()
+    options = {"num_samples": 5, "num_chains": 1}
+    steps = dict.fromkeys(("users", "items", "user_bias", "item_bias", "rating_precision"), 1e-3)
+    for sampler in (SGLD(steps), Own(1e-3)):
+        model = BPMF(2, sampler=sampler, **options).fit(users, items, ratings, num_epochs=5, progress=False)
+        model.save(tmp_path / "model", overwrite=True)
+        again = BPMF.load(tmp_path / "model")
+        if type(sampler) is Own:  # a file contains no code
+            assert again.sampler is None
+            again = BPMF.load(tmp_path / "model", sampler=sampler)
+        assert again.get_params() == model.get_params()
+        np.testing.assert_array_equal(
+            again.predict(users[:5], items[:5]), model.predict(users[:5], items[:5])
+        )
 
 
 def test_a_missing_id_is_named():
@@ -311,7 +336,7 @@ def test_bad_settings(options, message):
 
 
 def test_wrong_questions(fitted):
-    with pytest.raises(NotFittedError, match=r"call fit\(users, items, ratings\) first"):
+    with pytest.raises(NotFittedError, match="this BPMF is not fitted yet: call fit"):
         BPMF().predict([0], [0])
     with pytest.raises(InvalidValueError, match=f"has the user 99, beyond the {NUM_USERS + 1} declared"):
         fitted.predict([99], [0])

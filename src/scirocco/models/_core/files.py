@@ -105,8 +105,9 @@ def _written(value: Any, values: Sequence[type]) -> Any:
 
 
 def _is_code(written: Any) -> bool:
-    """Whether a value contains something that was not written: it is left at its default."""
-    return '"unknown":' in json.dumps(written)
+    """Whether a value contains something that was not written, or a class of the user: it is left at its default."""
+    text = json.dumps(written)
+    return '"unknown":' in text or '"module":' in text
 
 
 def _read(written: Any, name: str, values: Sequence[type]) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,25 +14,23 @@ from scirocco.data.arrays import ArraySource
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Minibatch
-from scirocco.models import fits, sampled
+from scirocco.models._core.program import FitOptions, OwnChains, Program, Sampled
 from scirocco.models.factorisation import gibbs
 from scirocco.models.factorisation.density import Law, RatingModel, Ratings
 from scirocco.models.factorisation.method import WithPrecisions
-from scirocco.models.factorisation.ratings import Triples, check_triples
-from scirocco.models.factorisation.results import Rated, Results
-from scirocco.models.fits.mixing import warn_if_unmixed
+from scirocco.models.factorisation.ratings import Rated, Triples, check_triples
+from scirocco.models.factorisation.results import Results
 from scirocco.run import sample
-from scirocco.run.progress import Callback
-from scirocco.run.result import Run
 from scirocco.samplers import LeafScaledSGLD, Sampler
 from scirocco.types import Params
 
-_KIND = fits.Kind("BPMF", "a factorisation of ratings", "bpmf")
 _STEP_SIZE, _BATCH, _NUM_STEPS = 0.01, 5_000, 10_000
+"""Step size, ratings of a step and length by default, of a sampler with gradients."""
 _START_SD = 0.1
+"""Standard deviation of the factors at the start."""
 
 
-class BPMF(fits.Conventions, Results):
+class BPMF(Results):
     r"""Bayesian probabilistic matrix factorisation, with posterior draws of factors, biases and precisions.
 
     .. math:: r ∼ N(\text{offset} + U_i · V_j + a_i + b_j, 1/τ), \quad U_i ∼ N(0, I/λ_U), \; V_j ∼ N(0, I/λ_V), \;
@@ -79,7 +75,7 @@ class BPMF(fits.Conventions, Results):
     thin
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed
-        Number of independent chains (None: 4 of the Gibbs sampler, otherwise 1); the same seed gives the same draws.
+        Number of independent chains; the same seed gives the same draws.
 
     Attributes
     ----------
@@ -105,9 +101,8 @@ class BPMF(fits.Conventions, Results):
     True
     """
 
-    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+    ADVICE = "Pass a larger `num_epochs` to fit, or a longer `num_burnin`."
 
-    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         num_factors: int = 20,
@@ -122,7 +117,7 @@ class BPMF(fits.Conventions, Results):
         num_samples: int = 100,
         num_burnin: float = 0.2,
         thin: int | None = None,
-        num_chains: int | None = None,
+        num_chains: int = 4,
         seed: int = 0,
     ):
         self.num_factors, self.prior, self.rating_precision = num_factors, prior, rating_precision
@@ -136,15 +131,7 @@ class BPMF(fits.Conventions, Results):
         users: ArrayLike,
         items: ArrayLike,
         ratings: ArrayLike,
-        *,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
-        num_steps: int | None = None,
+        **options: Unpack[FitOptions],
     ) -> BPMF:
         """Sample factors and biases from the posterior given ratings.
 
@@ -154,37 +141,21 @@ class BPMF(fits.Conventions, Results):
             Ids, one of each per rating: integers or strings. Several ratings of one pair are all used.
         ratings
             Finite numbers.
-        num_epochs, max_seconds
-            The length of the run, including burn-in, as passes over the ratings or seconds of sampling (without set-up
-            and compilation); give at most one. By default `num_samples` times `thin` steps after the burn-in if
+        num_steps, num_epochs, max_seconds
+            The length of the run, including burn-in, as steps, passes over the ratings, or seconds of sampling (without
+            set-up and compilation); give at most one. By default `num_samples` times `thin` steps after the burn-in if
             `thin` is given, otherwise 300 sweeps, or 10,000 steps of a stochastic sampler.
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`; a resumed fit must have the same length.
-        num_steps
-            Deprecated: use `num_epochs`.
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))
         rated = Rated.of(triples)
         data = Ratings(triples.users, triples.items, triples.ratings - np.float32(offset))
-        draw = self._by_gibbs if self._is_exact() else self._by_gradients
-        options = {"store": store, "resume": resume, "overwrite": overwrite}
-        run = draw(
-            data,
-            self._start(triples, law),
-            (num_steps, num_epochs, max_seconds),
-            _extra(offset, rated),
-            {"items": rated.items, "first": rated.first},
-            **options,
-            callbacks=callbacks,
-            progress=progress,
-        )
-        if not run.num_draws:
-            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
-        self._settle(run, offset, law, rated)
-        advice = "Pass a larger `num_epochs` to fit, or a longer `num_burnin`."
-        warn_if_unmixed(self.report_view(run).to_chart, "BPMF", advice)
-        return self
+        program = self._by_gibbs if self._is_exact() else self._by_gradients
+        arrays = {"items": rated.items, "first": rated.first}
+        told = {"offset": offset, "rating_precision": law.rating_precision, **rated.told()}
+        return self._run(program(data, law, self._start(triples, law), told, arrays), options)
 
     def _is_exact(self) -> bool:
         """Whether the Gibbs sampler is used."""
@@ -199,68 +170,29 @@ class BPMF(fits.Conventions, Results):
         return self.sampler is None and self.estimator is None and self.batch_size is None
 
     def _by_gibbs(
-        self,
-        data: Ratings,
-        start: Params,
-        lengths: tuple[int | None, float | None, float | None],
-        extra: dict[str, Any],
-        arrays: dict[str, np.ndarray],
-        **options: Any,
-    ) -> Run:
+        self, data: Ratings, law: Law, start: Params, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Program:
         """Exact draws of users and items in turn: `gibbs`."""
-        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        sampled.warn_of_steps(lengths[0], 1, 1)
-        length = fits.check_length(
-            *lengths,
-            num_rows=1,  # a sweep is a pass
-            batch_size=1,
-            default_epochs=gibbs.NUM_SWEEPS,
-            planned_steps=fits.planned_steps(*wanted),
-        )
-        law, seed = self._law(), _checks.positive_int(self.seed, "seed", minimum=0)
-        chains = gibbs.NUM_CHAINS if self.num_chains is None else self.num_chains
-        chains = _checks.positive_int(chains, "num_chains")
-        sizes = len(start["users"]), len(start["items"])
-        arranged = gibbs.arranged(data, *sizes, self.num_factors)
-        fit = fits.Fit(
-            _KIND,
+        arranged = gibbs.arranged(data, len(start["users"]), len(start["items"]), self.num_factors)
+        return OwnChains(
+            "exact Gibbs sampler: all users given the items, all items given the users, then scales and precisions",
             {"sampler": gibbs.METHOD, "num_factors": self.num_factors, "law": repr(RatingModel(law))},
             ArraySource(data._asdict()).fingerprint,
             len(data.value),
             gibbs.spec_of(start),
-            lambda: [gibbs.GibbsChain(law, arranged, start, seed, chain) for chain in range(chains)],
-            *(chains, wanted[0], seed, length, wanted[1], wanted[2]),
+            lambda number: gibbs.GibbsChain(law, arranged, start, self.seed, number),
+            told,
+            arrays,
+            default_epochs=gibbs.NUM_SWEEPS,  # a sweep is a pass
+            capacity=1,
         )
-        if options["store"] is None:
-            fit.warn_if_large("Pass a `store`, or fewer `num_samples`.")
-        if lengths[2] is not None:  # compiles: the time limit is for sampling
-            gibbs.GibbsChain(law, arranged, start, seed, 0).advance(1)
-        run = fits.run_fit(fit, **options, extra=sampled.with_settings(self, extra))
-        words = "exact Gibbs sampler: all users given the items, all items given the users, then scales and precisions"
-        return dataclasses.replace(sampled.with_arrays(run, arrays), preparation={"chosen": words})
 
     def _by_gradients(
-        self,
-        data: Ratings,
-        start: Params,
-        lengths: tuple[int | None, float | None, float | None],
-        extra: dict[str, Any],
-        arrays: dict[str, np.ndarray],
-        **options: Any,
-    ) -> Run:
+        self, data: Ratings, law: Law, start: Params, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Program:
         """Tables by stochastic gradients, their precisions by exact draws."""
         size = _BATCH if self.batch_size is None else self.batch_size
         batch = min(_checks.positive_int(size, "batch_size"), len(data.value))
-        sampled.warn_of_steps(lengths[0], len(data.value), batch)
-        wanted = fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-        length = fits.check_length(
-            *lengths,
-            num_rows=len(data.value),
-            batch_size=batch,
-            default_epochs=_NUM_STEPS * batch / len(data.value),
-            planned_steps=fits.planned_steps(*wanted),
-        )
-        law = self._law()
         inner = LeafScaledSGLD(_STEP_SIZE) if self.sampler is None else cast(Sampler, self.sampler)
         sampling = functools.partial(
             sample,
@@ -269,38 +201,9 @@ class BPMF(fits.Conventions, Results):
             start,
             sampler=WithPrecisions(inner, law.shape, law.rate),
             estimator=Minibatch(batch) if self.estimator is None else self.estimator,
-            num_chains=1 if self.num_chains is None else self.num_chains,
-            seed=self.seed,
-            notes=sampled.notes(_KIND, self, extra),
         )
-        return sampled.draw(sampling, length, wanted, **options, arrays=arrays)
-
-    # -- on disk ----------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings, pairs with ratings; no pickles and no code.
-
-        `sampler` and `estimator` are not saved: the loaded model has the defaults.
-        """
-        self._check_fitted()
-        extra = _extra(self.offset_, self._rated)
-        rated = {"items": self._rated.items, "first": self._rated.first}
-        sampled.save(_KIND, self, dict(self.run_.draws), extra, path, overwrite, rated)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> BPMF:
-        """Load a model written by `save`, or by `fit` with `store`."""
-        saved = sampled.open_saved(_KIND, path, cls._renamed)
-        model = cls(**saved.settings)
-        if "items" not in saved.arrays:
-            raise InvalidValueError(
-                f"the fit in {path} has not finished ({saved.run.status}), and the rated pairs are written at its end: "
-                "wait for it, or resume it. To open its draws use sc.load."
-            )
-        ids = (_read_ids(saved.extra.get(name)) for name in ("user_ids", "item_ids"))
-        rated = Rated(saved.arrays["items"], saved.arrays["first"], int(saved.extra["num_items"]), *ids)
-        model._settle(saved.run, float(saved.extra["offset"]), model._law(), rated)
-        return model
+        length = _NUM_STEPS * batch / len(data.value)
+        return Sampled(sampling, len(data.value), batch, told, arrays, default_epochs=length)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -340,14 +243,3 @@ class BPMF(fits.Conventions, Results):
         if law.rating_precision is None:
             start["rating_precision"] = np.asarray(1 / max(float(triples.ratings.var()), 0.01), np.float32)
         return start
-
-
-def _extra(offset: float, rated: Rated) -> dict[str, Any]:
-    """What is saved in addition to draws and settings."""
-    ids = {"user_ids": rated.user_ids, "item_ids": rated.item_ids}
-    written = {name: sampled.write_labels(known) for name, known in ids.items() if known is not None}
-    return {"offset": offset, "num_items": rated.num_items, **written}
-
-
-def _read_ids(written: dict[str, Any] | None) -> np.ndarray | None:
-    return None if written is None else sampled.read_labels(written)

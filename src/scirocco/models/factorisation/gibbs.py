@@ -19,14 +19,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.models import fits
+from scirocco.models._core.chain import Chain, Spec
 from scirocco.models.factorisation.density import TABLES, Law, Ratings
 from scirocco.models.factorisation.method import gamma_conditional
 from scirocco.types import Array, Key, Params
 
 METHOD = "gibbs"
-NUM_SWEEPS, NUM_CHAINS = 300, 4
-"""Lengths where none is given."""
+NUM_SWEEPS = 300
+"""Length where none is given."""
 _LONGEST_PIECE, _NUMBERS = 64, 1 << 24
 """Ratings in a piece at most; numbers in one product at most."""
 _PANEL, _MOST_PANELS, _LEAST = 7, 6, 1e-30
@@ -230,13 +230,14 @@ def _log_scale(key: Key, power: Array, up: Array, down: Array) -> Array:
 # -- chains ------------------------------------------------------------------------------------------------------------
 
 
-class GibbsChain:
-    """One chain, see `fits.Chain`: a step is a sweep."""
+class GibbsChain(Chain):
+    """One chain: a step is a sweep."""
 
-    def __init__(self, law: Law, data: Data, start: Params, seed: int, chain: int):
-        self.law, self.data, self.step = law, data, 0
-        self.key = jax.random.fold_in(jax.random.key(seed), chain)
-        rng = np.random.default_rng([seed, chain, 0xB9])
+    def __init__(self, law: Law, data: Data, start: Params, seed: int, number: int):
+        super().__init__(seed, number)
+        self.law, self.data = law, data
+        self.key = jax.random.fold_in(jax.random.key(seed), number)
+        rng = np.random.default_rng([seed, number, 0xB9])
         self.params = {
             name: jnp.asarray(np.float32(leaf) * np.sign(rng.normal(size=np.shape(leaf))).astype(np.float32))
             if name in TABLES
@@ -244,26 +245,30 @@ class GibbsChain:
             for name, leaf in start.items()
         }
 
+    def move(self) -> None:
+        """One sweep."""
+        self.advance(1)
+
     def advance(self, num_steps: int) -> None:
-        """Make sweeps."""
+        """Make all sweeps in one program."""
         begin, count = np.int32(self.step), np.int32(num_steps)
         self.params = jax.block_until_ready(sweeps(self.law, self.data, self.params, self.key, begin, count))
         self.step += num_steps
 
     def kept(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """All parameters, and the number of sweeps."""
-        return {name: np.asarray(leaf) for name, leaf in self.params.items()}, {"sweeps": self.step}
+        return {name: np.asarray(leaf) for name, leaf in self.params.items()}, {"passes": self.step}
 
     def state(self) -> dict[str, np.ndarray]:
         """The parameters, and the number of sweeps."""
-        return {"step": np.asarray(self.step), **self.kept()[0]}
+        return self.kept()[0] | super().state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """The chain as it was."""
-        self.step = int(state["step"])
+        super().restore(state)
         self.params = {name: jnp.asarray(state[name]) for name in self.params}
 
 
-def spec_of(start: Params) -> fits.Spec:
+def spec_of(start: Params) -> Spec:
     """Shapes and types of a draw."""
-    return fits.Spec.of({name: np.shape(leaf) for name, leaf in start.items()}, {"sweeps": ()})
+    return Spec.of({name: np.shape(leaf) for name, leaf in start.items()}, {"passes": ()})

@@ -1,8 +1,9 @@
-"""Validation and numbering of ids, and ratings, on the host, because a gather in JAX would clamp an invalid id."""
+"""Ratings: validation and numbering of ids on the host, because a gather in JAX would clamp an invalid id."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from scirocco.data.values import as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LARGE, _SMALL = 10.0, 0.1
+"""Standard deviations of ratings with a warning: above the first, below the second."""
 _FEW_ROWS, _MOST_GAPS = 1_000, 2
 """Integers are row numbers if the largest is below the first, or the second times the number of different ones."""
 
@@ -26,6 +28,40 @@ class Triples(NamedTuple):
     num_items: int
     user_ids: np.ndarray | None = None
     item_ids: np.ndarray | None = None
+
+
+class Rated(NamedTuple):
+    """The pairs of user and item with ratings in a fit."""
+
+    items: np.ndarray
+    """Items, sorted by user."""
+    first: np.ndarray
+    """Offsets of the items of each user, and the total."""
+    num_items: int
+    """Number of items of the table, rated or not."""
+    user_ids: np.ndarray | None = None
+    item_ids: np.ndarray | None = None
+    """The user's ids in the order of the rows; None: the row numbers."""
+
+    @classmethod
+    def of(cls, triples: Triples) -> Rated:
+        """Group the ratings by user."""
+        order = np.argsort(triples.users, kind="stable")
+        first = np.searchsorted(triples.users[order], np.arange(triples.num_users + 1))
+        return cls(triples.items[order], first, triples.num_items, triples.user_ids, triples.item_ids)
+
+    def told(self) -> dict[str, Any]:
+        """All but the arrays of rows, as JSON."""
+        ids = {"user_ids": self.user_ids, "item_ids": self.item_ids}
+        written = {name: None if of is None else [of.tolist(), of.dtype.str] for name, of in ids.items()}
+        return {"num_items": self.num_items, **written}
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Rated:
+        """From a file."""
+        ids = (told[name] for name in ("user_ids", "item_ids"))
+        known = (None if of is None else np.asarray(of[0], np.dtype(of[1])) for of in ids)
+        return cls(arrays["items"], arrays["first"], int(told["num_items"]), *known)
 
 
 def check_triples(
@@ -79,7 +115,9 @@ def _id_array(ids: ArrayLike, kind: str) -> np.ndarray:
                 )
         if all(isinstance(value, (str, int, np.integer)) for value in array):
             array = np.array(array.tolist()) if len({isinstance(v, str) for v in array}) == 1 else array
-    if len(array) and array.dtype.kind not in "iuUSO":
+    if array.dtype.kind == "S":
+        array = np.char.decode(array)
+    if len(array) and array.dtype.kind not in "iuUO":
         raise InvalidTypeError(
             f"`{kind}s` must be integers or strings, got {array.dtype}. Use {kind}s.astype(int)."
         )

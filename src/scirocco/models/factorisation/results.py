@@ -8,9 +8,9 @@ as normal.) The predictive distribution is the mixture of these normals over the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +19,21 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.diagnostics.intervals import tails_of
-from scirocco.errors import NotFittedError
-from scirocco.models.factorisation.density import Law
-from scirocco.models.factorisation.ratings import Triples, check_ids, check_lengths, check_ratings
-from scirocco.models._core.view import View, own_run, with_draws
+from scirocco.errors import InvalidValueError
+from scirocco.models._core.model import FittedModel
+from scirocco.models._core.view import View
+from scirocco.models.factorisation.ratings import Rated, check_ids, check_lengths, check_ratings
 from scirocco.run import Run
 from scirocco.types import Array, Params
 
 _OF = ("rating", "mean")
+"""What an interval is for."""
 _NUMBERS = 1 << 22
+"""Numbers of all draws that are in memory at once."""
 _HALVINGS = 30
+"""Steps of the bisection for a quantile."""
 _PAIRS = 8
-"""Number of pairs of user and item in a report."""
+"""Number of pairs of user and item whose expected ratings are compared between chains."""
 
 
 class Recommendation(NamedTuple):
@@ -43,31 +46,9 @@ class Recommendation(NamedTuple):
     """Standard deviations of new ratings."""
 
 
-class Rated(NamedTuple):
-    """The pairs of user and item with ratings in a fit."""
-
-    items: np.ndarray
-    """Items, sorted by user."""
-    first: np.ndarray
-    """Offsets of the items of each user, and the total."""
-    num_items: int
-    """Number of items of the table, rated or not."""
-    user_ids: np.ndarray | None = None
-    item_ids: np.ndarray | None = None
-    """The user's ids in the order of the rows; None: the row numbers."""
-
-    @classmethod
-    def of(cls, triples: Triples) -> Rated:
-        """Group the ratings by user."""
-        order = np.argsort(triples.users, kind="stable")
-        first = np.searchsorted(triples.users[order], np.arange(triples.num_users + 1))
-        return cls(triples.items[order], first, triples.num_items, triples.user_ids, triples.item_ids)
-
-
-class Results:
+class Results(FittedModel):
     """Predictions from the draws of a run."""
 
-    run_: Run
     offset_: float
     num_users_: int
     num_items_: int
@@ -135,49 +116,57 @@ class Results:
         spread = values - values.mean()
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ, see `Run.to_arviz`. Factors may rotate and change sign along a chain."""
-        self._check_fitted()
-        return self.run_.to_arviz()
+    # -- what a fitted model is -----------------------------------------------------------------------------------
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`: quantities that do not depend on rotations."""
-        run = own_run(self, run)
-        drawn = run.draws
-        draws: dict[str, np.ndarray] = {}
-        if "rating_precision" in drawn:
-            draws["rating precision"] = np.asarray(drawn["rating_precision"])
-        of = ("user factors", "item factors", "user biases", "item biases")
-        precisions = np.asarray(drawn["precisions"])
-        draws |= {f"precision of {name}": precisions[:, :, k] for k, name in enumerate(of)}
-        users = np.linspace(0, self.num_users_ - 1, min(_PAIRS, self.num_users_)).astype(int)
-        items = np.linspace(0, self.num_items_ - 1, len(users)).astype(int)
-        for user, item in zip(users.tolist(), items.tolist(), strict=True):
-            left, right = (np.asarray(drawn[name][:, :, k]) for name, k in (("users", user), ("items", item)))
-            biases = np.asarray(drawn["user_bias"][:, :, user]) + np.asarray(drawn["item_bias"][:, :, item])
-            rating = np.sum(left * right, axis=-1, dtype=np.float64) + biases + self.offset_
-            ids = self._rated.user_ids, self._rated.item_ids
-            by, item_id = (n if k is None else k[n] for n, k in zip((user, item), ids, strict=True))
-            draws[f"rating of item {item_id} by user {by}"] = rating
-        about = (
-            "Factors may rotate and change sign along a chain. The diagnostics and plots use quantities that do not "
-            f"change: the precisions, and the expected ratings of {len(users)} pairs spread over users and items."
-        )
-        return View(run, type(self).__name__, judged=with_draws(run, draws), about=about)
-
-    # -- inside -----------------------------------------------------------------------------------------------
-
-    def _settle(self, run: Run, offset: float, law: Law, rated: Rated) -> None:
-        """Set the fitted attributes from a run and the rated pairs."""
-        self.run_, self.offset_, self._rated = run, offset, rated
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+        if "items" not in arrays:
+            raise InvalidValueError(
+                f"the fit in {run.path} has not finished ({run.status}), and the rated pairs are written at its end: "
+                "wait for it, or resume it. To open its draws use sc.load."
+            )
+        rated = Rated.read(told, arrays)
+        self.offset_, self._rated = float(told["offset"]), rated
         self.num_users_, self.num_items_ = len(rated.first) - 1, rated.num_items
         known_items = np.zeros(rated.num_items, bool)
         known_items[rated.items] = True
         self._known = Known(np.diff(rated.first) > 0, known_items)
         draws = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in run.draws.items()}
-        fixed = np.full(len(draws["users"]), law.rating_precision or 0.0, np.float32)
+        fixed = np.full(len(draws["users"]), told["rating_precision"] or 0.0, np.float32)
         self._tau = draws.pop("rating_precision", fixed)
         self._draws = draws
+        return cast(Mapping[str, Any], run.draws)
+
+    def _watched(self) -> dict[str, np.ndarray]:
+        """Quantities that do not depend on rotations: precisions, expected ratings of some pairs."""
+        drawn = {name: np.asarray(leaf) for name, leaf in self.draws_.items()}
+        of = ("user factors", "item factors", "user biases", "item biases")
+        draws = {f"precision of {name}": drawn["precisions"][:, :, k] for k, name in enumerate(of)}
+        if "rating_precision" in drawn:
+            draws["rating precision"] = drawn["rating_precision"]
+        ids = self._rated.user_ids, self._rated.item_ids
+        for pair in self._some_pairs():
+            left, right = drawn["users"][:, :, pair[0]], drawn["items"][:, :, pair[1]]
+            biases = drawn["user_bias"][:, :, pair[0]] + drawn["item_bias"][:, :, pair[1]]
+            user, item = (n if of is None else of[n] for n, of in zip(pair, ids, strict=True))
+            expected = np.sum(left * right, axis=-1, dtype=np.float64) + biases + self.offset_
+            draws[f"rating of item {item} by user {user}"] = expected
+        return draws
+
+    def _some_pairs(self) -> list[tuple[int, int]]:
+        """Pairs of user and item, spread over both."""
+        users = np.linspace(0, self.num_users_ - 1, min(_PAIRS, self.num_users_)).astype(int)
+        items = np.linspace(0, self.num_items_ - 1, len(users)).astype(int)
+        return list(zip(users.tolist(), items.tolist(), strict=True))
+
+    def _view(self, run: Run, **options: Any) -> View:
+        about = (
+            "Factors may rotate and change sign along a chain. The diagnostics and plots use quantities that do not "
+            f"change: the precisions, and the expected ratings of {len(self._some_pairs())} pairs spread over users "
+            "and items."
+        )
+        return View(run, type(self).__name__, judged=self._judged(), about=about)
+
+    # -- inside -----------------------------------------------------------------------------------------------
 
     def _items_of(self, user: int) -> np.ndarray:
         return self._rated.items[self._rated.first[user] : self._rated.first[user + 1]]
@@ -196,10 +185,6 @@ class Results:
             _parts_of(self._draws, self._tau, self._known, users[part], items[part])
             for part in _pieces(len(self._tau), len(users))
         ]
-
-    def _check_fitted(self) -> None:
-        if "_draws" not in vars(self):
-            raise NotFittedError("this BPMF has not been fitted: call fit(users, items, ratings) first.")
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
