@@ -119,7 +119,10 @@ def cell(row: Any, name: str) -> str:
     """A value of a table, with the interval in its columns `name_low` and `name_high`, if there is one."""
     if f"{name}_low" in row:
         return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
-    return str(row[name])
+    value = row[name]
+    if isinstance(value, str):
+        return value
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:.3g}"
 
 
 def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
