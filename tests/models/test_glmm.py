@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.models import GLMM
-from scirocco.models.glmm import problem, roles
+from scirocco.models.glmm import problem, results, roles
 from scirocco.models.inputs.formulas import Design, parse
 
 pytestmark = [
@@ -157,14 +157,18 @@ def test_a_saved_model_predicts_the_same(fitted, tmp_path):
 
 
 @pytest.mark.rotates(3, "resumed runs")
-def test_a_stored_fit_is_opened_and_resumed(tmp_path):
+def test_a_stored_fit_is_opened_and_resumed(tmp_path, monkeypatch):
+    """With the effects of all levels, unless they are too many."""
+    monkeypatch.setattr(results, "_MOST_SAVED", 12 * 20 - 1)
     frame, _ = table(num_shops=12, rows_each=5)
     model = GLMM("y ~ x + (1 | shop)", num_samples=30, num_chains=1, num_prediction_draws=20)
     first = model.fit(frame, store=tmp_path / "run", progress=False).random_effects()
     with pytest.raises(InvalidValueError, match="were not saved with this model"):
         GLMM.load(tmp_path / "run").random_effects()
+    monkeypatch.setattr(results, "_MOST_SAVED", 12 * 20)
     again = GLMM(**model.get_params()).fit(frame, store=tmp_path / "run", resume=True, progress=False)
     pd.testing.assert_frame_equal(again.random_effects(), first)
+    pd.testing.assert_frame_equal(GLMM.load(tmp_path / "run").random_effects(), first)
 
 
 @pytest.mark.unit

@@ -259,10 +259,10 @@ def report(
 
 def _documents(path: Path, documents: Path, column: str | None, encoding: str) -> Corpus | list[str]:
     """Texts, or counts read with the vocabulary of a topic model's run."""
-    from scirocco.models.lda.summary import open_run
+    from scirocco.models import LDA
     from scirocco.models.lda.texts import as_texts, open_corpus
 
     found = as_texts(documents, column, encoding)
     if found is not None:
         return list(found.read())
-    return open_corpus(documents, open_run(path).model._known()).corpus
+    return open_corpus(documents, LDA.load(path)._known()).corpus

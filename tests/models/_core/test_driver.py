@@ -127,7 +127,8 @@ def eager(monkeypatch):
 def test_length():
     rows = {"num_rows": 100, "batch_size": 30}
     assert check_length(7, None, None, **rows) == (7, None, False)
-    assert check_length(None, 1.5, None, first_steps=4, **rows) == (9, None, False)
+    assert check_length(None, 1.5, None, **rows) == (5, None, False)
+    assert check_length(None, 1.5, None, steps_of=lambda epochs: int(6 * epochs), **rows) == (9, None, False)
     assert check_length(None, None, 2, **rows) == (None, 2.0, False)
     assert check_length(None, None, None, default_epochs=3, **rows) == (10, None, True)
     with pytest.raises(InvalidValueError, match="not num_steps and max_seconds"):

@@ -76,6 +76,11 @@ def save(
     loading.save(run, path, overwrite, notes=note, fitted=arrays)
 
 
+def has_arrays(path: Path) -> bool:
+    """Whether a store has arrays that its model needs: those of its last draw, because a resumed run starts without."""
+    return bool(snapshot.fitted(open_stored(path).read_state()))
+
+
 def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
     """Add arrays that the model needs to the store of its run."""
     if run.path is not None and arrays:

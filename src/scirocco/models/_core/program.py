@@ -63,6 +63,8 @@ class OwnChains:
         The same, as arrays that are too large for JSON; a store has them when the run has ended.
     epoch
         Rows of a pass and of a step: a step is a pass if they are the same.
+    steps_of
+        The steps of a number of passes, of chains whose steps do not all have as many rows.
     default_epochs
         Passes of a run for which nothing is said.
     first_steps
@@ -85,6 +87,7 @@ class OwnChains:
     told: dict[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     epoch: tuple[int, int] = (1, 1)
+    steps_of: Callable[[float], int] | None = None
     default_epochs: float = 20
     first_steps: int = 0
     capacity: int = 8
@@ -117,6 +120,7 @@ class OwnChains:
             *_lengths(options),
             num_rows=self.epoch[0],
             batch_size=self.epoch[1],
+            steps_of=self.steps_of,
             default_epochs=self.default_epochs,
             planned_steps=asked.planned_steps(self.first_steps),
         )

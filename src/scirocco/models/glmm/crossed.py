@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.errors import InvalidValueError
-from scirocco.models import fits
+from scirocco.models._core.chain import Chain, Spec
 from scirocco.models.glmm import blocks, shifts
 from scirocco.models.glmm.blocks import State
 from scirocco.models.glmm.density import Factor
@@ -18,8 +17,8 @@ from scirocco.models.glmm.layout import Layout
 from scirocco.types import Params
 
 METHOD = "blocked Gibbs sampler"
-DEFAULTS = {"num_samples": 250, "thin": 4, "num_burnin": 75, "num_chains": 4}
-"""Lengths where none is given; the burn-in in units of `thin` sweeps."""
+DEFAULTS: dict[str, Any] = {"num_samples": 250, "thin": 4, "num_burnin": 75, "share": 0.3, "num_chains": 4}
+"""Lengths where none is given, the burn-in in units of `thin` sweeps; `share`: its part of a run with a length."""
 _SAME = 1e-5
 _MOST_TOGETHER, _LARGEST_TABLE = 300, 10_000_000
 """Coefficients and effects that are drawn together at most; numbers in the table of those × levels of the largest."""
@@ -115,15 +114,16 @@ def _replaced(
     return found
 
 
-class GibbsChain:
-    """One chain, see `fits.Chain`: a step is a sweep."""
+class GibbsChain(Chain):
+    """One chain: a step is a sweep."""
 
-    def __init__(self, layout: Layout, data: dict[str, Any], start: Params, seed: int, chain: int):
-        self.layout, self.data, self.step = layout, data, 0
-        self.key = jax.random.fold_in(jax.random.key(seed), chain)
+    def __init__(self, layout: Layout, data: dict[str, Any], start: Params, seed: int, number: int):
+        super().__init__(seed, number)
+        self.layout, self.data = layout, data
+        self.key = jax.random.fold_in(jax.random.key(seed), number)
         theta = {name: jnp.asarray(leaf) for name, leaf in start.items() if not name.startswith("effects_")}
         effects = [jnp.asarray(start[f"effects_{factor.number}"]).T for factor in layout.factors]
-        rng = np.random.default_rng([seed, chain])
+        rng = np.random.default_rng([seed, number])
         position = layout.model.unconstrain(theta)
         position = jax.tree.map(
             lambda leaf: leaf + jnp.asarray(_SPREAD * rng.normal(size=leaf.shape), leaf.dtype), position
@@ -141,17 +141,30 @@ class GibbsChain:
             jnp.zeros(len(blocks.rates(layout)), dtype),
         )
 
+    def move(self) -> None:
+        """One sweep."""
+        self._sweep(1)
+
     def advance(self, num_steps: int) -> None:
-        """Make sweeps; the metric is renewed at fixed ones, so that a resumed chain is the same."""
+        """Make sweeps, all up to the next renewal of the metric in one program."""
         end = self.step + num_steps
         while self.step < end:
-            if self.step in blocks.RENEWED:
-                self.now = _renewed(self.layout, self.data, self.now)
             stop = min([end, *(number for number in blocks.RENEWED if number > self.step)])
-            count = np.int32(stop - self.step)
-            self.now = _sweeps(self.layout, self.data, self.now, self.key, np.int32(self.step), count)
+            self._sweep(stop - self.step)
             self.step = stop
         jax.block_until_ready(self.now)
+
+    def prepare(self) -> None:
+        """Compile both programs."""
+        _renewed(self.layout, self.data, self.now)
+        self.now = _sweeps(self.layout, self.data, self.now, self.key, np.int32(0), np.int32(0))
+
+    def _sweep(self, count: int) -> None:
+        """Sweeps; the metric is renewed before certain ones, so that a resumed chain is the same."""
+        if self.step in blocks.RENEWED:
+            self.now = _renewed(self.layout, self.data, self.now)
+        begin = np.int32(self.step)
+        self.now = _sweeps(self.layout, self.data, self.now, self.key, begin, np.int32(count))
 
     def kept(self) -> tuple[dict[str, np.ndarray], dict[str, float]]:
         """Global parameters and effects, in internal units; acceptance rates."""
@@ -165,32 +178,21 @@ class GibbsChain:
     def state(self) -> dict[str, np.ndarray]:
         """Leaves of the state, by number, and the number of sweeps."""
         leaves = {f"leaf_{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(self.now))}
-        return {"step": np.asarray(self.step), **leaves}
+        return {**leaves, **super().state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """The chain as it was."""
-        self.step = int(state["step"])
+        """Restore the chain from `state`."""
+        super().restore(state)
         leaves, treedef = jax.tree.flatten(self.now)
-        if len(state) != 1 + len(leaves):
-            raise InvalidValueError(
-                "this fit was stored by an earlier version, whose chains had other moves: it can be read, but not "
-                "continued. Fit again with overwrite=True."
-            )
-        leaves = [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))]
-        self.now = jax.tree.unflatten(treedef, leaves)
+        self.now = jax.tree.unflatten(treedef, [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))])
 
 
-def spec_of(layout: Layout, start: Params) -> fits.Spec:
+def spec_of(layout: Layout, start: Params) -> Spec:
     """Shapes and types of a draw."""
     draws = {
         name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
     }
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in blocks.rates(layout)})
-
-
-def chains_of(layout: Layout, data: dict[str, Any], start: Params, seed: int, num_chains: int) -> list[Any]:
-    """Chains that differ in their random numbers."""
-    return [GibbsChain(layout, data, start, seed, chain) for chain in range(num_chains)]
+    return Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in blocks.rates(layout)})
 
 
 def words(layout: Layout, num_levels: Sequence[int]) -> str:

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import os
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from functools import partial
+from typing import Any, Unpack
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
-from scirocco.models import fits, sampled
+from scirocco.models._core import files
+from scirocco.models._core.program import FitOptions, OwnChains, Sampled
 from scirocco.models.families import FAMILIES
-from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.glmm import blocks, crossed, density, problem
-from scirocco.models.glmm.problem import Problem, Term, Units
+from scirocco.models.glmm import blocks, crossed, problem
+from scirocco.models.glmm.problem import Problem
 from scirocco.models.glmm.results import Results
-from scirocco.models.inputs.formulas import Design, GroupTerm, parse
-from scirocco.run import Run, sample
-from scirocco.run.progress import Callback
+from scirocco.models.inputs.formulas import parse
+from scirocco.run import sample
 
-_KIND = fits.Kind("GLMM", "a mixed model", "glmm")
 _BATCH = 100
-"""Groups of a batch where a length in epochs or seconds is given; otherwise the batch size is chosen."""
-_MOST_SAVED = 50_000_000
-"""Numbers in the draws of effects that are saved with a model."""
+"""Groups of a batch where a length is given; otherwise the batch size is chosen."""
 
 
-class GLMM(Results, fits.Conventions):
+class GLMM(Results):
     """A generalised linear mixed model: coefficients, and effects that differ between the levels of factors.
 
     The effects of one factor are integrated out (`sc.HierarchicalModel`): chains move the coefficients, deviations and
@@ -111,14 +102,7 @@ class GLMM(Results, fits.Conventions):
         self,
         frame: Any,
         y: None = None,
-        *,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> GLMM:
         """Draw from the posterior given a table with named columns.
 
@@ -129,11 +113,11 @@ class GLMM(Results, fits.Conventions):
             one of its columns.
         y
             Not used: the formula names the response.
-        num_epochs, max_seconds
-            The length of the run as passes over the groups or as seconds of sampling; by default as long as
-            `num_samples`, `num_burnin` and `thin` say.
+        num_steps, num_epochs, max_seconds
+            The length of the run as steps, as passes over the groups or as seconds of sampling; at most one of them. By
+            default as long as `num_samples`, `num_burnin` and `thin` say.
         store, resume, overwrite, callbacks, progress
-            As for `sc.sample`.
+            As for `sc.sample`. A store also has draws of the effects of levels, as a saved model has.
         """
         if y is not None:
             raise InvalidValueError(
@@ -142,176 +126,37 @@ class GLMM(Results, fits.Conventions):
         _checks.choice(self.family, "family", tuple(FAMILIES))
         _checks.choice(self.missing, "missing", ("error", "drop"))
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
-        found = problem.compose(
+        composed = problem.compose(
             self.formula, self.family, frame, self.weights, self.missing, parse(self.formula)
         )
-        options: dict[str, Any] = {
-            "store": store,
-            "resume": resume,
-            "overwrite": overwrite,
-            "progress": progress,
-            "callbacks": callbacks,
-        }
-        draw = self._by_blocks if found.by_blocks else self._integrated
-        run = draw(found, num_epochs, max_seconds, options)
-        if run.draws is None or not run.num_draws:
-            raise InvalidValueError(f"the run was {run.status} before its first draw.")
-        self._settle(run, found.design, found.terms, found.factors, found.units, found.num_rows)
-        self._fitted_to = (found.model, found.source)
+        if composed.by_blocks:
+            self._run(self._by_blocks(composed), options, self._asked(options, **crossed.DEFAULTS))
+        else:
+            sampling = partial(sample, composed.model, composed.source, composed.start)
+            rows, told = composed.source.num_rows, composed.written()
+            self._run(Sampled(sampling, rows, _BATCH, told, chosen=True), options)
+        self._fitted_to = (composed.model, composed.source)
+        if self.run_.path is not None and not files.has_arrays(self.run_.path):
+            files.add_arrays(self.run_, self._written_arrays())
         return self
 
-    def _integrated(
-        self, found: Problem, num_epochs: float | None, max_seconds: float | None, options: dict[str, Any]
-    ) -> Run:
-        """The effects of one factor are integrated out: `sc.sample`."""
-        sampling = functools.partial(
-            sample,
-            found.model,
-            found.source,
-            found.start,
-            num_chains=self.num_chains,
-            seed=self.seed,
-            notes=sampled.notes(_KIND, self, _written(found)),
-        )
-        return sampled.draw_chosen(
-            sampling,
-            (self.num_samples, self.num_burnin, self.thin),
-            num_epochs,
-            max_seconds,
-            num_rows=found.source.num_rows,
-            batch_size=_BATCH,
-            **options,
-        )
-
-    def _by_blocks(
-        self, found: Problem, num_epochs: float | None, max_seconds: float | None, options: dict[str, Any]
-    ) -> Run:
+    def _by_blocks(self, composed: Problem) -> OwnChains:
         """The effects of all factors are drawn in turn: `crossed`."""
-        default = crossed.DEFAULTS
-        num_samples = default["num_samples"] if self.num_samples is None else self.num_samples
-        length, wanted = sampled.lengths(
-            (num_samples, self.num_burnin, self.thin),
-            num_epochs,
-            max_seconds,
-            num_rows=1,  # a sweep is a pass
-            batch_size=1,
-            thin=default["thin"],
-            num_burnin=default["num_burnin"],
-            share=0.3,
-        )
-        num_chains = default["num_chains"] if self.num_chains is None else self.num_chains
-        num_chains = _checks.positive_int(num_chains, "num_chains")
-        seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        counts = [len(term.levels) for term in found.terms]
+        counts = [len(term.levels) for term in composed.terms]
         layout, data = crossed.arranged(
-            (self.family, found.model, found.factors),
-            found.source.arrays,
+            (self.family, composed.model, composed.factors),
+            composed.source.arrays,
             counts,
-            [term.intercept for term in found.terms],
+            [term.intercept for term in composed.terms],
         )
-        fit = fits.Fit(
-            _KIND,
+        return OwnChains(
+            crossed.words(layout, counts),
             {"sampler": crossed.METHOD, "formula": self.formula, "family": self.family},
-            found.source.fingerprint,
-            found.num_rows,
-            crossed.spec_of(layout, found.start),
-            lambda: crossed.chains_of(layout, data, found.start, seed, num_chains),
-            num_chains,
-            wanted[0],
-            seed,
-            length,
-            wanted[1],
-            wanted[2],
+            composed.source.fingerprint,
+            composed.num_rows,
+            crossed.spec_of(layout, composed.start),
+            lambda number: crossed.GibbsChain(layout, data, composed.start, self.seed, number),
+            composed.written(),
             first_steps=blocks.TUNED,
             after_clock=lambda chains: max(0, blocks.TUNED - chains[0].step),
-            capacity=8,
         )
-        if options["store"] is None:
-            fit.warn_if_large("Pass a `store`, or fewer `num_samples`.")
-        if max_seconds is not None:  # compiles: the time limit is for sampling
-            crossed.chains_of(layout, data, found.start, seed, 1)[0].advance(1)
-        extra = sampled.with_settings(self, _written(found))
-        run = fits.run_fit(fit, **options, extra=extra)
-        if run.draws is not None:
-            globals_ = {name: leaf for name, leaf in run.draws.items() if not name.startswith("effects_")}
-            warn_if_unmixed(globals_, "GLMM", "Pass more `num_samples` and `num_burnin`.")
-        return dataclasses.replace(run, preparation={"chosen": crossed.words(layout, counts)})
-
-    # -- on disk ------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws, formula, levels, and draws of the levels' effects; no pickles and no code."""
-        self._check_fitted()
-        arrays = {}
-        for number, term in enumerate(self._terms):
-            size = len(term.levels) * len(term.design.names) * self.num_prediction_draws
-            if size <= _MOST_SAVED:
-                arrays[f"effects_{number}"] = self._effects(number, None).astype(np.float32)
-        draws = {name: np.asarray(leaf) for name, leaf in self.run_.draws.items()}
-        extra = _described(self._design, self._terms, self._factors, self._units, self._num_rows)
-        sampled.save(_KIND, self, draws, extra, path, overwrite, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> GLMM:
-        """Load a model written by `save`, or by `fit` with `store`.
-
-        One that was written by `fit` has no effects of levels: fit it again with `resume=True`, which makes no steps.
-        """
-        saved = sampled.open_saved(_KIND, path, cls._renamed)
-        model, extra = cls(**saved.settings), saved.extra
-        terms = tuple(
-            Term(
-                GroupTerm(*one["term"]),
-                Design.read(one["design"]),
-                problem.as_labels(one["levels"]),
-                np.asarray(one["scale"]),
-            )
-            for one in extra["terms"]
-        )
-        mean, deviation, centre, spread = extra["units"]
-        units = Units(np.asarray(mean), np.asarray(deviation), centre, spread)
-        model._settle(
-            saved.run,
-            Design.read(extra["design"]),
-            terms,
-            tuple(density.Factor(*one[:3]) for one in extra["factors"]),
-            units,
-            extra["num_rows"],
-        )
-        model._saved_effects = {
-            int(name.removeprefix("effects_")): array
-            for name, array in saved.arrays.items()
-            if name.startswith("effects_")
-        }
-        return model
-
-
-def _written(found: Problem) -> dict[str, Any]:
-    return _described(found.design, found.terms, found.factors, found.units, found.num_rows)
-
-
-def _described(
-    design: Design,
-    terms: tuple[Term, ...],
-    factors: tuple[density.Factor, ...],
-    units: Units,
-    num_rows: int,
-) -> dict[str, Any]:
-    """JSON of everything but draws and settings."""
-    described = [
-        {
-            "term": list(term.term),
-            "design": term.design.written(),
-            "levels": term.levels.tolist(),
-            "scale": term.scale.tolist(),
-        }
-        for term in terms
-    ]
-    numbers = [units.mean.tolist(), units.deviation.tolist(), units.centre, units.spread]
-    return {
-        "design": design.written(),
-        "terms": described,
-        "factors": [dataclasses.astuple(factor) for factor in factors],
-        "units": numbers,
-        "num_rows": num_rows,
-    }

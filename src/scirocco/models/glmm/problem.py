@@ -47,6 +47,17 @@ class Term:
     scale: np.ndarray
     """Root mean squares of the columns."""
 
+    def written(self) -> dict[str, Any]:
+        """JSON, from which `read` makes the same."""
+        levels, scale = self.levels.tolist(), self.scale.tolist()
+        return {"term": list(self.term), "design": self.design.written(), "levels": levels, "scale": scale}
+
+    @classmethod
+    def read(cls, written: dict[str, Any]) -> Term:
+        """What `written` returned."""
+        levels, scale = as_labels(written["levels"]), np.asarray(written["scale"])
+        return cls(GroupTerm(*written["term"]), Design.read(written["design"]), levels, scale)
+
     @property
     def name(self) -> str:
         """The factor."""
@@ -84,6 +95,16 @@ class Problem(NamedTuple):
     """Whether effects are drawn in blocks, by `crossed`; otherwise those of one factor are integrated out."""
     units: Units
     num_rows: int
+
+    def written(self) -> dict[str, Any]:
+        """JSON of what results need in addition to the draws."""
+        mean, deviation, centre, spread = self.units
+        return {
+            "design": self.design.written(),
+            "terms": [term.written() for term in self.terms],
+            "factors": [[factor.number, factor.size, factor.correlated] for factor in self.factors],
+            "units": [mean.tolist(), deviation.tolist(), centre, spread],
+        }
 
 
 def read_frame(table: Any, parsed: Parsed, weights: str | None, missing: str) -> Any:

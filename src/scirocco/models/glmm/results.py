@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.diagnostics.frames import summary_frame
 from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
+from scirocco.models._core.model import FittedModel
+from scirocco.models._core.view import View
 from scirocco.models.families import FAMILIES
-from scirocco.models.fits.conventions import not_fitted
 from scirocco.models.glmm import density, problem
 from scirocco.models.glmm.problem import Term, Units
 from scirocco.models.inputs.formulas import (
@@ -24,13 +24,14 @@ from scirocco.models.inputs.formulas import (
     parse,
     used_columns,
 )
-from scirocco.models._core.view import View, own_run, with_draws
 from scirocco.run import Run
 from scirocco.run.local_draws import some_draws
 from scirocco.types import Params, PyTree
 
 _ROWS = 4_000_000
 """Rows × draws of a prediction held at once."""
+_MOST_SAVED = 50_000_000
+"""Numbers in the draws of effects that are saved with a model."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,38 +44,50 @@ class _Effects:
         return self.factor.effects(theta, u)
 
 
-class Results:
+class Results(FittedModel):
     """Everything that follows from the draws."""
 
+    ADVICE = "Pass more `num_samples` and `num_burnin`."
     formula: str
     family: str
     num_prediction_draws: int
-    seed: int
-    run_: Run
     draws_: dict[str, np.ndarray]
     _design: Design
     _terms: tuple[Term, ...]
     _factors: tuple[density.Factor, ...]
     _units: Units
-    _num_rows: int
-    _saved_effects: dict[int, np.ndarray]
+    _saved_effects: dict[str, np.ndarray]
     _fitted_to: tuple[Any, Any] | None
     """The model and the data of a fit in this process: the effects of levels follow from them."""
-    _known: ClassVar[tuple[str, ...]] = ("population", "sample", "error")
 
-    def _settle(
-        self,
-        run: Run,
-        design: Design,
-        terms: tuple[Term, ...],
-        factors: tuple[density.Factor, ...],
-        units: Units,
-        num_rows: int,
-    ) -> None:
-        self._design, self._terms, self._factors = design, terms, factors
-        self._units, self._num_rows, self._fitted_to, self._saved_effects = units, num_rows, None, {}
-        self.draws_ = problem.outside(run.draws, units, terms, design.names)
-        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
+    def _results(
+        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        self._design, self._fitted_to = Design.read(told["design"]), None
+        self._terms = tuple(Term.read(term) for term in told["terms"])
+        self._factors = tuple(density.Factor(*factor) for factor in told["factors"])
+        mean, deviation, centre, spread = told["units"]
+        self._units = Units(np.asarray(mean), np.asarray(deviation), centre, spread)
+        self._saved_effects = dict(arrays)
+        return problem.outside(run.draws, self._units, self._terms, self._design.names)
+
+    def _watched(self) -> dict[str, np.ndarray]:
+        return self.named_draws()
+
+    def _view(self, run: Run, **options: Any) -> View:
+        """Coefficients and deviations in the user's units."""
+        about = f"{self.formula} ({self.family}), in the units of the columns."
+        return View(run, "GLMM", judged=self._judged(), about=about)
+
+    def _written_arrays(self) -> dict[str, np.ndarray]:
+        """Draws of the effects of levels that the chains do not have, unless they are too many."""
+        arrays = {}
+        for number, term in enumerate(self._terms):
+            name = f"effects_{number}"
+            size = len(term.levels) * len(term.design.names) * self.num_prediction_draws
+            if name not in self.run_.draws and size <= _MOST_SAVED:
+                arrays[name] = self._own_effects(number, np.arange(len(term.levels)))
+        return arrays
 
     def _coordinates(self) -> dict[str, Sequence[Any]]:
         found: dict[str, Sequence[Any]] = {"coef_dim_0": self._design.names}
@@ -83,10 +96,6 @@ class Results:
             if f"correlation_{term.name}" in self.draws_:
                 found |= {f"correlation_{term.name}_dim_{axis}": term.design.names for axis in (0, 1)}
         return found
-
-    def _check_fitted(self) -> None:
-        if "run_" not in self.__dict__:
-            raise not_fitted("this GLMM is not fitted yet: call fit(frame) first.")
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -107,20 +116,6 @@ class Results:
             if name in self.draws_:
                 found[name] = self.draws_[name]
         return found
-
-    def summary(self, probability: float = 0.9, digits: int | None = 4) -> Any:
-        """Coefficients, deviations and correlations of effects, and diagnostics, as a pandas data frame."""
-        named = self.named_draws()
-        frame = dataclasses.replace(self.run_, draws=named, origin=None, converted=None).summary(
-            probability, digits
-        )
-        frame = frame.rename(index=lambda name: str(name))
-        levels = ", ".join(f"{len(term.levels):,} levels of {term.name}" for term in self._terms)
-        note = f"{self.formula} ({self.family}): {self._num_rows:,} rows, {levels}."
-        certificate = self.run_.certificate
-        if certificate is not None:
-            note += f" {certificate.words[0].upper()}{certificate.words[1:]}."
-        return summary_frame(frame, note)
 
     def fixed_effects(self, interval: float = 0.9) -> Any:
         """Mean, sd and central interval of the coefficients, in the units of the columns, as a pandas data frame."""
@@ -180,21 +175,22 @@ class Results:
             for name, leaf in some_draws(self.run_.draws, self.num_prediction_draws).items()
         }
 
-    def _effects(self, number: int, places: np.ndarray | None) -> np.ndarray:
-        """Draws (draw, level, q) of the effects of levels in the user's units."""
-        term = self._terms[number]
-        places = np.arange(len(term.levels)) if places is None else places
-        if number in self._saved_effects:
-            return np.asarray(self._saved_effects[number][:, places], np.float64)
-        scale = self._units.spread / term.scale
+    def _effects(self, number: int, places: np.ndarray) -> np.ndarray:
+        """Draws (draw, level, q) of the effects of some levels in the user's units."""
+        own = np.asarray(self._own_effects(number, places), np.float64)
+        return own * (self._units.spread / self._terms[number].scale)
+
+    def _own_effects(self, number: int, places: np.ndarray) -> np.ndarray:
+        """The same in internal units."""
         name, factor = f"effects_{number}", self._factors[number]
+        if name in self._saved_effects:
+            return self._saved_effects[name][:, places]
         if name in self.run_.draws:
-            some = self._some()
-            return np.asarray(some[name][:, places], np.float64) * scale
+            return self._some()[name][:, places]
         if self._fitted_to is None:
             raise InvalidValueError(
-                f"the effects of the levels of `{term.name}` were not saved with this model: they follow from the "
-                "data. Fit it again on the data with store=... and resume=True, which draws nothing new."
+                f"the effects of the levels of `{self._terms[number].name}` were not saved with this model: they "
+                "follow from the data. Fit it again on the data with store=... and resume=True, without new draws."
             )
         found = self.run_.locals(
             places.tolist(),
@@ -205,7 +201,7 @@ class Results:
             model=self._fitted_to[0],
             data=self._fitted_to[1],
         )
-        return np.asarray(found.draws, np.float64) * scale
+        return np.asarray(found.draws)
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
@@ -246,7 +242,7 @@ class Results:
             False: no effects of levels, for all rows.
         """
         self._check_fitted()
-        _checks.choice(new_groups, "new_groups", self._known)
+        _checks.choice(new_groups, "new_groups", ("population", "sample", "error"))
         _checks.choice(kind, "kind", ("mean", "observation"))
         parsed = parse(self.formula)
         columns = used_columns(parsed, None, response=False)
@@ -322,20 +318,6 @@ class Results:
                 effects[:, ~seen] = sd[:, None] * z
             found.append((effects, codes, term.design))
         return found
-
-    # -- for others ---------------------------------------------------------------------------------------------------
-
-    def to_arviz(self) -> Any:
-        """Convert the draws in the user's units, with the names of columns; see `Run.to_arviz`."""
-        self._check_fitted()
-        return self.run_.to_arviz()
-
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`: coefficients and deviations in the user's units."""
-        self._check_fitted()
-        run = own_run(self, run)
-        about = f"{self.formula} ({self.family}), in the units of the columns."
-        return View(run, "GLMM", judged=with_draws(run, self.named_draws()), about=about)
 
 
 def _table(draws: np.ndarray, names: Sequence[str] | None, interval: float, index: Any) -> Any:

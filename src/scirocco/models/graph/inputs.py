@@ -126,8 +126,13 @@ def _like_adjacency(array: Array) -> bool:
 
 def _listed(column: Sequence[Any]) -> Array:
     """A column of a list of edges; names of several types stay what they are."""
-    if {type(value) for value in column} == {str}:
+    types = {type(value) for value in column}
+    if types == {str}:
         return as_numpy(list(column), "the edges")
+    if all(issubclass(each, (int, np.integer)) and each is not bool for each in types):
+        numbers = np.array(column)
+        if numbers.dtype.kind in "iu":  # not those that only double precision or objects hold together
+            return numbers
     return np.array([*column, None], object)[:-1]
 
 
