@@ -19,6 +19,7 @@ RNG = np.random.default_rng(3)
 TABLE = pd.DataFrame(RNG.normal(size=(40, 2)), columns=["wide", "high"])
 TABLE["kind"] = np.where(TABLE["wide"] > 0, "large", "small")
 TABLE["weight"] = TABLE["high"] + RNG.normal(size=40)
+TABLE["herd"] = np.arange(40) % 5
 X = TABLE[["wide", "high"]]
 
 
@@ -44,6 +45,10 @@ CASES = {
         sc.models.LogisticRegression(**SHORT), (X, TABLE["kind"]), TABLE, ["class", "P(large)", "P(small)"]
     ),
     "LinearRegression": Case(sc.models.LinearRegression(**SHORT), (X, TABLE["weight"]), TABLE, MEANS),
+    "GLMM": Case(sc.models.GLMM("weight ~ wide + (1 | herd)", **SHORT), (TABLE,), TABLE, MEANS),
+    "GaussianMixture": Case(
+        sc.models.GaussianMixture(2, num_burnin=10, **SHORT), (X,), TABLE, ["component", "probability"]
+    ),
 }
 
 

@@ -42,7 +42,7 @@ _NOTES = {
 }
 
 
-@fit_command(network_app, without=("threads",))
+@fit_command(network_app, threads=None)
 def fit(
     fitting: Fitting,
     data: Annotated[
