@@ -109,7 +109,7 @@ def _chances(
 
 def fitted(split: lda_corpus.Split, seconds: float, options: dict[str, Any]) -> tuple[sc.models.LDA, float]:
     """A fit of this many seconds, and what the clock says."""
-    model = sc.models.LDA(lda_corpus.NUM_TOPICS, seed=1, **options)
+    model = sc.models.LDA(lda_corpus.NUM_TOPICS, num_chains=1, seed=1, **options)
     begin = time.perf_counter()
     model.fit(split.train, max_seconds=seconds, progress=False)
     return model, time.perf_counter() - begin

@@ -71,10 +71,11 @@ def perplexity(seeds: range) -> None:
         for seed in seeds:
             counts, times, *_ = simulated(100 + seed, drift)
             seen, held = slice(0, 180), slice(180, None)
-            lda = LDA(TOPICS, seed=seed, num_threads=1).fit(counts[seen], num_epochs=200, progress=False)
+            lda = LDA(TOPICS, num_chains=1, seed=seed, num_threads=1)
+            lda.fit(counts[seen], num_epochs=200, progress=False)
             row = [lda.perplexity(counts[held])]
             for given in (0.2, None):
-                model = DynamicTopics(TOPICS, drift=given, seed=seed, num_threads=1)
+                model = DynamicTopics(TOPICS, drift=given, seed=seed, num_threads=1, num_chains=1)
                 model.fit(counts[seen], times[seen], num_steps=400, progress=False)
                 row.append(model.perplexity(counts[held], times[held]))
             rows.append(row)

@@ -47,7 +47,7 @@ def topics(store: Any = None, **options: Any) -> Any:
     """A topic model."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.5, size=(200, 60))
-    model = sc.models.LDA(8, batch_size=40, num_samples=300, num_burnin=0.05, num_threads=1)
+    model = sc.models.LDA(8, batch_size=40, num_samples=300, num_burnin=0.05, num_threads=1, num_chains=1)
     where = {} if store is None else {"store": store, "resume": True}
     return model.fit(counts, num_steps=1_500, progress=False, **where, **options).run_
 

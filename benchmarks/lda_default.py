@@ -1,4 +1,4 @@
-"""`LDA(K).fit(X)` with nothing else given, beside tomotopy with the same CPU time, one thread each.
+"""`LDA(K, num_chains=1).fit(X)` with nothing else given, beside tomotopy with the same CPU time, one thread each.
 
     python benchmarks/lda_default.py                          # all corpora of the data folder, K = 50
     python benchmarks/lda_default.py newsgroups20 --topics 200 --other .venv-tomotopy/bin/python
@@ -114,12 +114,12 @@ def main() -> None:
     import scirocco as sc
 
     warm = np.random.default_rng(0).poisson(0.3, (50, 30))
-    sc.models.LDA(30, num_threads=1).fit(warm, num_epochs=2, progress=False)  # compile
+    sc.models.LDA(30, num_threads=1, num_chains=1).fit(warm, num_epochs=2, progress=False)  # compile
     for name in options.corpora:
         X, held = read(name, options.documents)
         for num_topics in options.topics:
             began = time.process_time()
-            lda = sc.models.LDA(num_topics, num_threads=1).fit(X, progress=False)
+            lda = sc.models.LDA(num_topics, num_threads=1, num_chains=1).fit(X, progress=False)
             seconds = time.process_time() - began
             ours = score(held, lda.components_)
             line = f"{name:14} K {num_topics:4}  {X.shape[0]:6,} documents  {seconds:6.1f} CPU s  ours {ours:8.1f}"

@@ -72,7 +72,7 @@ def test_fit_says_what_it_does(text, tmp_path, capsys):
     status, out, err = call(capsys, "fit", text, "--out", tmp_path / "run", "--held-out", "0.1", *LENGTH)
     assert status == 0 and not err
     assert "54 documents, 8 words, 1,080 tokens; 6 more are held out" in out
-    assert "2 topics, 1 chain with 54 draws" in out and "R-hat" not in out
+    assert "2 topics, 2 chains with 54 draws" in out and "R-hat" in out
     assert "perplexity of the 6 documents held out: " in out
     assert f"scirocco topics show {tmp_path / 'run'}" in out
     model = LDA.load(tmp_path / "run")
@@ -149,7 +149,7 @@ def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
     monkeypatch.setattr("scirocco.models.lda.chain._USUAL_TOKENS", 0)
     status, out, _ = call(capsys, "fit")
     assert status == 0
-    assert "98 documents, 50 words" in out and "20 topics, 1 chain" in out and "Nothing was kept" in out
+    assert "98 documents, 50 words" in out and "20 topics, 2 chains" in out and "Nothing was kept" in out
 
 
 def test_without_numba_nothing_is_read(monkeypatch, capsys):

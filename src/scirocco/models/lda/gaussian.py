@@ -99,12 +99,12 @@ class GaussianTopics(TopicModel):
         told: dict[str, Any] | None = None,
         more: Arrays | None = None,
     ) -> OwnChains:
-        """The chains of a fit; a step takes about so many seconds on one core, and `more` is data beside the words."""
-        beside = b"".join(part.tobytes() for part in (more or {}).values())
+        """The chains of a fit; a step takes about so many seconds on one core, and `more` is data that are no words."""
+        others = b"".join(part.tobytes() for part in (more or {}).values())
         return OwnChains(
             words,
             {"sampler": "gibbs", **settings, "num_words": corpus.vocabulary_size},
-            lambda: fingerprints.shortened(corpus.fingerprint().encode() + beside),
+            lambda: fingerprints.shortened(corpus.fingerprint().encode() + others),
             corpus.num_documents,
             spec,
             make,

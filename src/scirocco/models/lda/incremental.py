@@ -123,7 +123,8 @@ class Incremental(Results):
             "seed": self.seed,
             "versions": {"scirocco": __version__, "numpy": np.__version__},
         }
-        run = Run({"topics": topics}, None, stats, configuration, {}, {}, "complete", [])
+        said = {"chosen": "fitted incrementally, by partial_fit"}
+        run = Run({"topics": topics}, None, stats, configuration, said, {}, "complete", [])
         names, tokeniser = vars(self).get("topic_names_", ()), vars(self).get("tokeniser_")
         split = {} if tokeniser is None else {"tokeniser": tokeniser.as_json()}
         told = self._words_of(corpus) | split | {"topic_names": list(names)}
@@ -178,7 +179,7 @@ class Incremental(Results):
         corpus, run = self._documents(X, vocabulary, self, column, encoding), self.run_
         assert isinstance(corpus, Corpus)
         topics, sizes = continuing.take_in(run, self._states(), corpus, self._fitted, self.seed)
-        stats = {name: np.asarray(run.stats[name]) for name in ("alpha", "beta") if name in run.stats}
+        stats = {name: np.asarray(values) for name, values in run.stats.items() if name in ("alpha", "beta")}
         stats["shares"] = sizes / sizes.sum(axis=-1, keepdims=True)
         seen = int(run.configuration["num_rows"]) + corpus.num_documents
         self._update(corpus, topics, stats, seen, dict(run.configuration), {"sizes": sizes})

@@ -76,9 +76,8 @@ class Results(TopicModel):
         """Shares of the topics in the tokens, weights of their first words, and α and β if they are drawn."""
         stats = self.run_.stats
         weights = self.top_draws(_WATCHED_WORDS).draws
-        found = {
-            name: np.asarray(self._in_order(stats[name])) for name in ("shares", "alpha") if name in stats
-        }
+        of_topics = [name for name in stats if name in ("shares", "alpha")]
+        found: dict[str, np.ndarray] = {name: np.asarray(self._in_order(stats[name])) for name in of_topics}
         found["words"] = weights.reshape(*weights.shape[:2], -1)
         return found | ({"beta": np.asarray(stats["beta"])} if "beta" in stats else {})
 

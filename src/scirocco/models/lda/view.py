@@ -92,7 +92,9 @@ def _prevalence(model: LDA, found: view_documents.Read | None) -> Prevalence:
         each = found.shares
         leading = np.bincount(each.argmax(axis=1), minlength=each.shape[1]) / len(each)
         return Prevalence(each.mean(axis=0), leading, f"Mean shares over {len(each):,} documents.")
-    return Prevalence(model.shares_, None, "Posterior means of the shares in the tokens.")
+    if model.shares_ is None:
+        return Prevalence(None, None, "Not available: pass documents to the report (documents=...).")
+    return Prevalence(model.shares_, None, "Shares of the tokens, posterior means.")
 
 
 def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:
