@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import subprocess
@@ -122,6 +123,36 @@ def test_a_received_run_executes_nothing(folder, capsys, case, monkeypatch, tmp_
         capsys, "resume", folder / "run", "--num-samples", 90, "--config", folder / "job.toml"
     )
     assert (status, err) == (0, "") and not (folder / "executed").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+@pytest.mark.parametrize("case", ["empty", "link", "readable", "another user's", "long"])
+def test_a_key_that_others_can_know_signs_nothing(monkeypatch, tmp_path, case):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    signed = job._mark("job.toml")
+    assert job._mark("job.toml") == signed
+    key = tmp_path / "state" / "scirocco" / "key"
+    if case in ("empty", "long"):
+        key.write_bytes(b"" if case == "empty" else b"k" * 64)
+    elif case == "link":
+        theirs = tmp_path / "theirs"
+        theirs.write_bytes(key.read_bytes())
+        theirs.chmod(0o600)
+        key.unlink()
+        key.symlink_to(theirs)
+    elif case == "readable":
+        key.chmod(0o644)
+    else:
+        owner = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    known = key.read_bytes()
+    again = job._mark("job.toml")
+    assert again != signed and again != hmac.new(known, b"job.toml", "sha256").hexdigest()
+    assert key.is_file() and not key.is_symlink() and key.stat().st_mode & 0o777 == 0o600
+    if case == "link":
+        assert theirs.read_bytes() == known
+    if case != "another user's":
+        assert job._mark("job.toml") == again
 
 
 def test_the_same_command_again(folder, capsys):

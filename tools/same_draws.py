@@ -287,7 +287,7 @@ def _network(kind: str, *args: Any, **options: Any) -> Any:
 
 RUNS["network blocks"] = functools.partial(_network, "StochasticBlockModel", 2)
 RUNS["network process"] = functools.partial(_network, "StochasticBlockModel")
-for _sampler_name in ("gibbs", "scir", "scir_cv", "sgrld"):
+for _sampler_name in ("gibbs", "scir", "scir_cv", "scir_cv_counts", "sgrld"):
     for _corrected in (True, False):
         RUNS[f"network mixed {_sampler_name} {_corrected}"] = functools.partial(
             _network, "MixedMembership", 2, sampler=_sampler_name, degree_corrected=_corrected

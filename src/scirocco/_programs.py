@@ -16,6 +16,7 @@ import functools
 import hashlib
 import os
 import platform
+import stat
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ from typing import Any
 import jax
 import jax.monitoring
 import jaxlib
+
+from scirocco.errors import SciroccoWarning
 
 _LARGEST = 1 << 28
 """Bytes; the programs that have not been used for the longest time are deleted."""
@@ -57,11 +60,19 @@ def keep() -> str | None:
     top = Path(wanted or os.environ.get("XDG_CACHE_HOME", "") or "~/.cache").expanduser()
     folder = top / ("" if wanted else "scirocco") / f"programs-{jaxlib.__version__}-{_processor()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        writable, safe = os.access(folder, os.W_OK), _is_own(folder)
     except OSError:
         return None
     if not writable:
+        return None
+    if not safe:
+        warnings.warn(
+            f"the folder of compiled programs {folder} belongs to another user, or everybody may write to it: it is "
+            "not used, because its programs would be run. Remove it, or set SCIROCCO_CACHE to a folder of your own.",
+            SciroccoWarning,
+            stacklevel=2,
+        )
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
@@ -69,6 +80,7 @@ def keep() -> str | None:
     # a program that cannot be read or written is compiled, which is nothing to warn of
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     with contextlib.suppress(OSError):
+        _sweep(folder)
         _trim(folder)
     return str(folder)
 
@@ -183,6 +195,21 @@ def _accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any
     except RuntimeError:
         return {}
     return wanted
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether nobody else can have put a program into a folder."""
+    status = folder.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what is no file: a program that was read from a named pipe would never come."""
+    with os.scandir(folder) as entries:
+        odd = [entry.path for entry in entries if not (entry.is_file() or entry.is_dir())]
+    for path in odd:
+        with contextlib.suppress(OSError):
+            os.remove(path)
 
 
 def _trim(folder: Path) -> None:

@@ -18,8 +18,8 @@ from scirocco._random import _as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.estimators.precision import ShortSums, full_products, in_precision, products_of
-from scirocco.run import chains, keeping, loop, session, sinks
+from scirocco.estimators.precision import full_products, products_of
+from scirocco.run import accelerator_loop, chains, keeping, loop, session, sinks
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 @pytest.fixture
 def as_on_accelerators(monkeypatch):
     """Small groups, so that short runs have several of them."""
-    monkeypatch.setattr(loop, "_AHEAD_STEPS", 12)
+    monkeypatch.setattr(loop, "AHEAD_STEPS", 12)
     return lambda: monkeypatch.setattr(loop, "in_lockstep", lambda: True)
 
 
@@ -71,9 +71,9 @@ GROUPINGS += [("several draws in a group", "long steps")]
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
 def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
     if inline:  # as if the noise of several steps had no room
-        monkeypatch.setattr(loop, "_AHEAD_WORDS_ACCELERATOR", 8)
+        monkeypatch.setattr(loop, "AHEAD_WORDS_ACCELERATOR", 8)
     if inline == "long steps":
-        monkeypatch.setattr(loop, "_LONG_STEP", 1)
+        monkeypatch.setattr(accelerator_loop, "_LONG_STEP", 1)
     expected = run(helpers.MODEL, **CASES[case])
     as_on_accelerators()
     model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
@@ -119,12 +119,10 @@ def test_windows_by_columns_are_the_same_windows(seed):
     data = {"y": rng.random(50), "x": rng.random((50, 3)), "image": rng.random((50, 20, 20))}
     blocks = batching.Blocks(50, 8)
     arranged = jax.tree.map(jnp.asarray, blocks.arrange(data, seed))
-    other, columns = blocks.for_accelerator(arranged, many=True)
+    other, columns = blocks.for_accelerator(arranged)
     for number in range(8):
         plan = blocks.plan(jax.random.key(seed), jnp.int32(number))
         expected, found = blocks.take(arranged, plan), other.take(columns, plan)
-        assert found.by_columns and not expected.by_columns
-        expected = expected._replace(by_columns=True)
         for a, b in zip(*map(jax.tree.leaves, (expected, found)), strict=True):
             np.testing.assert_array_equal(a, b)
     for a, b in zip(*map(jax.tree.leaves, (arranged, other.rows(columns))), strict=True):
@@ -188,52 +186,12 @@ def test_the_precision_of_an_estimate_reaches_its_products(precision, monkeypatc
     rows = {"x": jnp.ones((8, 3)), "y": jnp.ones(8)}
     program = str(jax.make_jaxpr(total)(jnp.ones(3), rows))
     assert program.count("dot_general") == 2  # of rows and parameters, and of residuals and rows
-    assert program.count("new_dtype=bfloat16") == (4 if precision == "bfloat16" else 0)
+    assert program.count("BF16_BF16_F32") == (2 if precision == "bfloat16" else 0)
     assert program.count("preferred_element_type=float32") == 2
     assert program.count("HIGHEST") == (4 if precision == "float32" else 0)
 
 
 LINEAR = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta)
-
-
-@pytest.mark.unit
-def test_factors_are_rounded_inside_loops_branches_and_functions(seed, monkeypatch):
-    """Numbers with few digits are not changed by rounding; others are, as if by hand."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-
-    def function(factor, w, x):
-        def layer(x, _):
-            return jax.nn.relu(factor(x) @ factor(w)) / 8, None
-
-        x, _ = jax.lax.scan(jax.checkpoint(layer), x, None, length=2)
-        return jax.lax.cond(
-            x.sum() > 0, lambda x: factor(x) @ factor(w), lambda x: x, jax.jit(lambda x: x + 1)(x)
-        )
-
-    def by_hand(values):
-        return values.astype(jnp.bfloat16).astype(jnp.float32)
-
-    keys = jax.random.split(jax.random.key(seed))
-    w, x = (jax.random.normal(key, (4, 4)) for key in keys)
-    with jax.disable_jit():  # a compiler may keep digits that were rounded away
-        expected = function(by_hand, w, x)
-    found = in_precision("bfloat16", lambda w, x: {"out": function(lambda v: v, w, x)})(w, x)["out"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    assert np.abs(found - function(lambda v: v, w, x)).max() > 1e-4
-
-
-@pytest.mark.unit
-def test_rows_by_columns_times_a_vector_are_short_sums(seed):
-    """Values are the same; the sum over the rows remains one product."""
-    rng = np.random.default_rng(seed)
-    x, beta = rng.standard_normal((64, 40)).astype(np.float32), rng.standard_normal(40).astype(np.float32)
-    model = sc.Model(lambda beta, row: jax.nn.softplus(row @ beta), lambda beta: 0.0)
-    whole = model.summand
-    divided = ShortSums(whole)
-    np.testing.assert_allclose(divided.total(beta, x), whole.total(beta, x), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(divided.each(beta, x), whole.each(beta, x), rtol=1e-4, atol=1e-4)
-    assert str(jax.make_jaxpr(whole.total)(beta, x)).count("dot_general[") == 2
-    assert str(jax.make_jaxpr(divided.total)(beta, x)).count("dot_general[") == 1
 
 
 # -- steps made ahead -----------------------------------------------------------------------------------------

@@ -82,9 +82,6 @@ def huber(mu, x):
 CHANGED = {
     "Huber for normal": sc.Model(huber, log_prior),
     "a prior wall": sc.Model(log_likelihood, lambda mu: jnp.where(mu > 60.0, -jnp.inf, log_prior(mu))),
-    "a wall beyond every point": sc.Model(
-        log_likelihood, lambda mu: jnp.where(mu > 1e6, -jnp.inf, log_prior(mu))
-    ),
     "likelihood × 1.0005": sc.Model(lambda mu, x: 1.0005 * log_likelihood(mu, x), log_prior),
     "prior × 1.0005": sc.Model(log_likelihood, lambda mu: 1.0005 * log_prior(mu)),
     "a constant": sc.Model(lambda mu, x: log_likelihood(mu, x) - 1e-3, log_prior),
@@ -104,9 +101,9 @@ def test_changed_models(path, name):
 
 
 @pytest.mark.filterwarnings("ignore:the run was started on another setup")
-@pytest.mark.parametrize("name", [name for name in CHANGED if "beyond" not in name])
+@pytest.mark.parametrize("name", CHANGED)
 def test_changed_models_on_another_version_of_jax(path, name, monkeypatch):
-    """The program may be traced otherwise: only values are compared, and they must agree to four digits."""
+    """Rounding may differ: values must agree to four digits."""
     monkeypatch.setattr(jax, "__version__", "99.0")
     with pytest.raises(InvalidValueError, match=r"the model's log_\w+ is .*, but .* in the stored run"):
         sc.resume(path, CHANGED[name], rows(), num_samples=60, progress=False)
@@ -150,37 +147,47 @@ def test_where_the_chain_is(path):
     here = reached.model_values
     assert set(here) == {"log_prior", "log_likelihood"} and len(here["log_likelihood"][0]) == 8
     there = {name: [[value * 1.0001 for value in values[0]]] for name, values in here.items()}
-    assert encoding.compare_models(here, here, 1e-5, 1e-5) is None
-    assert "log_prior" in encoding.compare_models(here, there, 1e-5, 1e-5)
+    assert encoding.compare_models(here, here, 1e-5) is None
+    assert "log_prior" in encoding.compare_models(here, there, 1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:the run was started on another setup")
-def test_the_same_model_under_other_names(path, tmp_path, monkeypatch):
-    """Names, places and addresses of functions do not count; nor does another version that traces otherwise."""
+def test_the_same_model_in_other_words(path, tmp_path):
+    """Names, places and addresses of functions do not count, nor how a program is written; values do."""
 
     def another_name(mean, datum):
-        return -0.5 * (datum - mean) ** 2
+        return -0.5 * datum**2 + datum * mean - 0.5 * mean**2
 
     again = sc.Model(jax.jit(another_name), lambda m: -0.005 * m**2)
-    wrapped = sc.Model(jax.jit(log_likelihood), log_prior)
-    one, two = (started(tmp_path / name, rows(), model) for name, model in (("one", wrapped), ("two", MODEL)))
-    assert sc.resume(one, again, rows(), num_samples=50, progress=False).num_draws == 50
-    with pytest.raises(InvalidValueError, match="its program is another one"):
-        sc.resume(two, wrapped, rows(), num_samples=50, progress=False)
-    monkeypatch.setattr(jax, "__version__", "99.0")
-    assert sc.resume(two, wrapped, rows(), num_samples=50, progress=False).num_draws == 50
+    run = sc.resume(started(tmp_path / "run", rows()), again, rows(), num_samples=50, progress=False)
+    assert run.num_draws == 50
 
 
-def test_constants_and_inner_programs_count():
+def test_what_is_not_compared(tmp_path):
+    """A wall beyond all points that are looked at is not noticed; where it stands, the chain would have to go first."""
+    far = sc.Model(log_likelihood, lambda mu: jnp.where(mu > 1e6, -jnp.inf, log_prior(mu)))
+    run = sc.resume(started(tmp_path / "run", rows()), far, rows(), num_samples=50, progress=False)
+    whole = sc.sample(
+        MODEL, rows(), jnp.array(1.0), sampler=sc.SGLD(1e-4), estimator=sc.Minibatch(50), num_samples=50,
+        num_chains=2, progress=False,
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(run.draws), whole.draws)
+
+
+def test_constants_of_a_model_count(tmp_path):
     """Arrays that a model closes over, bodies of loops."""
 
-    def digest(table, step):
+    def model(table, step):
         def log_likelihood(mu, x):
             return jax.lax.fori_loop(0, 3, lambda i, s: s - step * (x - mu - table[i]) ** 2, 0.0)
 
-        return encoding.program(sc.Model(log_likelihood), jnp.array(0.0), rows()[:8])
+        return sc.Model(log_likelihood)
 
     table = jnp.arange(3.0)
-    assert digest(table, 0.5) == digest(jnp.arange(3.0), 0.5)
-    assert digest(table, 0.5) != digest(table + 1, 0.5)
-    assert digest(table, 0.5) != digest(table, 0.25)
+    point, some = jnp.array(0.0), rows()[:8]
+    values = encoding.model_values(model(table, 0.5), point, some)
+    same, *others = (
+        encoding.compare_models(values, encoding.model_values(other, point, some), 1e-5)
+        for other in (model(jnp.arange(3.0), 0.5), model(table + 0.01, 0.5), model(table, 0.501))
+    )
+    assert same is None
+    assert all("log_likelihood" in difference for difference in others)

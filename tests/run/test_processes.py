@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -114,3 +116,40 @@ def test_importing_the_library_changes_nothing_for_others():
     environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout.split() == ["True", "False"], done.stdout + done.stderr
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder for programs, and what JAX is told about it."""
+    told = {}
+    config = types.SimpleNamespace(jax_compilation_cache_dir=None, update=told.__setitem__)
+    monkeypatch.setattr(_programs, "jax", types.SimpleNamespace(config=config))
+    monkeypatch.setenv("SCIROCCO_CACHE", str(tmp_path))
+    folder = Path(_programs.keep())
+    assert told.pop("jax_compilation_cache_dir") == str(folder)
+    return folder, told
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+@pytest.mark.parametrize("case", ["everybody", "another"])
+def test_programs_of_others_are_not_run(cache, monkeypatch, case):
+    folder, told = cache
+    assert folder.stat().st_mode & 0o777 == 0o700
+    if case == "everybody":
+        folder.chmod(0o777)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    with pytest.warns(
+        sc.errors.SciroccoWarning, match="belongs to another user, or everybody may write to it"
+    ):
+        assert _programs.keep() is None
+    assert "jax_compilation_cache_dir" not in told
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_among_the_programs_is_removed(cache):
+    folder, _ = cache
+    os.mkfifo(folder / "jit_step-cache")
+    (folder / "jit_other-cache").write_bytes(b"program")
+    assert _programs.keep() == str(folder)
+    assert not (folder / "jit_step-cache").exists() and (folder / "jit_other-cache").exists()

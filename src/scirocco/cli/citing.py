@@ -81,7 +81,7 @@ _ROOMS = {"samplers": "sampler", "simplex": "sampler", "estimators": "estimator"
 @cache
 def works() -> dict[str, Work]:
     """Everything of the library that can be cited. Decorators are read from the source: importing it takes seconds."""
-    found = {}
+    found = dict[str, Work]()
     for room, kind in _ROOMS.items():
         for path in sorted(files("scirocco").joinpath(room).iterdir(), key=str):
             if path.name.endswith(".py"):
@@ -94,7 +94,9 @@ def works() -> dict[str, Work]:
 def _cited(source: str) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
     """The names that a module defines under `@cited(phrase, keys)`, and those two."""
     for node in ast.parse(source).body:
-        for call in node.decorator_list if isinstance(node, ast.ClassDef | ast.FunctionDef) else ():
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+            continue
+        for call in node.decorator_list:
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "cited":
                 phrase, keys = map(ast.literal_eval, call.args)
                 yield node.name, (phrase, tuple(keys.split()))

@@ -52,8 +52,6 @@ class Batch(NamedTuple):
     correction: float
     """Finite-population factor of the covariance of the weighted sum."""
     num_rows: int
-    by_columns: bool = False
-    """Whether many chains read short rows by columns, each its own: memory then limits the sums over them."""
 
 
 class Batching(abc.ABC):
@@ -81,11 +79,10 @@ class Batching(abc.ABC):
     def take(self, data: Data, plan: Any) -> Batch:
         """Fetch the rows of a plan."""
 
-    def for_accelerator(self, data: Data, shared: bool = False, many: bool = False) -> tuple[Batching, Data]:
+    def for_accelerator(self, data: Data, shared: bool = False) -> tuple[Batching, Data]:
         """The same batches from the same arranged data, in a form that an accelerator reads faster.
 
-        `shared`: several chains use the rows of a batch, so that they are factors of products of matrices. `many`: the
-        program is that of hundreds of chains.
+        `shared`: several chains use the rows of a batch, so that they are factors of products of matrices.
         """
         return self, data
 
@@ -169,12 +166,12 @@ class Blocks(Batching):
         index = (plan + jnp.arange(self.size)) % self.num_rows
         return Batch(rows, index, None, self.num_rows / self.size, self.correction, self.num_rows)
 
-    def for_accelerator(self, data: Data, shared: bool = False, many: bool = False) -> tuple[Batching, Data]:
+    def for_accelerator(self, data: Data, shared: bool = False) -> tuple[Batching, Data]:
         """Short rows column by column: sums over a window read consecutive numbers, and the window is never copied.
 
         Factors of products of matrices are copied anyway, and whole rows are copied faster.
         """
-        batching = BlocksByColumns(self.num_rows, self.size, many)
+        batching = BlocksByColumns(self.num_rows, self.size)
         return batching, data if shared else jax.tree.map(_columns, data)
 
 
@@ -195,7 +192,6 @@ class BlocksByColumns(Blocks):
 
     num_rows: int = static()
     size: int = static()
-    many: bool = static()
 
     def take(self, data: Data, plan: Array) -> Batch:
         """Windows of columns, or a gather of rows: for several chains it is faster than windows of rows."""
@@ -206,10 +202,7 @@ class BlocksByColumns(Blocks):
                 return jnp.moveaxis(window, -1, 0)
             return gather(leaf, plan + jnp.arange(self.size))
 
-        leaves = jax.tree.leaves(data, is_leaf=_is_columns)
-        several = self.many and any(_is_columns(leaf) and leaf.leaf.ndim > 1 for leaf in leaves)
-        batch = self._batch(jax.tree.map(one, data, is_leaf=_is_columns), plan)
-        return batch._replace(by_columns=several)
+        return self._batch(jax.tree.map(one, data, is_leaf=_is_columns), plan)
 
     def rows(self, data: Data) -> Data:
         """The data with the rows along the first axis."""

@@ -1,7 +1,7 @@
 """Unbiased estimates of a sum over the data: exact, minibatch, weighted, control variates, SVRG, SAGA."""
 
 from scirocco.data.batching import Batch, Batching
-from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, full_sum
+from scirocco.estimators.base import Context, Estimate, Estimator, Passes, Prepared, Summand, Traits, full_sum
 from scirocco.estimators.fisher import empirical_fisher
 from scirocco.estimators.mode import approach_mode, find_mode
 from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
@@ -20,12 +20,14 @@ __all__ = [
     "Estimator",
     "Full",
     "Minibatch",
+    "Passes",
     "Prepared",
     "Referenced",
     "Stratified",
     "Summand",
     "Taylor",
     "TaylorMemory",
+    "Traits",
     "Weighted",
     "approach_mode",
     "empirical_fisher",

@@ -7,7 +7,9 @@ log likelihood; other samplers are driven by counts. It never sees a sampler.
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, NamedTuple
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,65 +63,80 @@ class Prepared(NamedTuple):
     """The estimator with what it has found filled in, if that changes how it draws its rows."""
 
 
-class Estimator(abc.ABC):
-    """Base of all estimators: frozen dataclasses and pytrees; fields that determine shapes (batch size) are static."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What is known about an estimator, and what it supports: the rest of the library reads these, never the class."""
 
-    @abc.abstractmethod
-    def batching(self, num_rows: int) -> Batching:
-        """How this estimator draws its rows; raises an error for batch sizes that do not suit the data."""
-
-    # Capabilities of an estimator: the rest of the library checks these, never the class.
-
-    finds_mode: ClassVar[bool] = False
-    """Whether `prepare` moves the start to the posterior mode."""
-    needs_index: ClassVar[bool] = False
-    """Whether estimates need the numbers of the rows in a batch."""
-    is_exact: ClassVar[bool] = False
+    is_exact: bool = False
     """Whether every estimate is the sum itself."""
-    is_uniform: ClassVar[bool] = True
+    is_uniform: bool = True
     """Whether all rows have the same probability, so that the noise of plain batches is that of the estimates."""
-    can_spread: ClassVar[bool] = False
-    """Whether it supports rows that are spread over several devices."""
-    serves_blocks: ClassVar[bool] = False
-    """Whether it supports `sc.Blocks`, which divides one batch among the blocks."""
-    can_be_referenced: ClassVar[bool] = False
-    """Whether its estimates can be compared with a reference (`Referenced`)."""
-    looks_once: ClassVar[bool] = False
+    looks_once: bool = False
     """Whether an estimate is the weighted sum over its batch, each row evaluated once: its auxiliary draws are then
     those of the batch."""
-    keeps_one_sum: ClassVar[bool] = False
+    keeps_one_sum: bool = False
     """Whether its memory is one sum over all rows, which does not change during the run."""
-    expands: ClassVar[bool] = False
-    """Whether its memory is an expansion with a bound for its remainders (`sc.Taylor`)."""
-    learns: ClassVar[bool] = False
+    learns: bool = False
     """Whether its memory changes during the run, and its noise with it."""
-    only_for_setup: ClassVar[tuple[str, ...]] = ()
-    """Fields that only matter before the first step: they are not stored."""
+    finds_mode: bool = False
+    """Whether `prepare` moves the start to the posterior mode, unless its field `centre` says where that is."""
+    is_random: bool = False
+    """Whether estimates are random beyond their batch, so that they need a key."""
+    needs_index: bool = False
+    """Whether estimates need the numbers of the rows in a batch."""
+    can_spread: bool = False
+    """Whether it supports rows that are spread over several devices."""
+    serves_blocks: bool = False
+    """Whether it supports `sc.Blocks`, which divides one batch among the blocks."""
+    can_be_referenced: bool = False
+    """Whether its estimates can be compared with a reference (`Referenced`)."""
     sampling: str = "auto"
     """How rows are drawn, as set by the user: "auto" leaves it to the source of streamed data."""
     precision: str | None = None
     """Of the factors of matrix products in an estimate, as set by the user; None: as in `full_products`."""
     order: int | None = None
-    """The order of its expansion (`expands`); None: chosen in the set-up."""
+    """The order of its expansion; None: chosen in the set-up."""
+    remainder: Callable[[Summand, Params, PyTree, Batch], PyTree] | None = None
+    """`remainder(summand, position, memory, batch)`: what its expansion leaves out, estimated from a batch, if its
+    memory is an expansion with a bound (`sc.Taylor`)."""
+    for_drawn_sums: Any = None
+    """The estimator in place of this one for a block whose sum is drawn at random; None: this one."""
+    only_for_setup: tuple[str, ...] = ()
+    """Fields that only matter before the first step: they are not stored."""
+
+
+class Passes(NamedTuple):
+    """The passes over all rows that an estimator makes during the run.
+
+    With all rows on the device the estimate makes them itself; for streamed data the host makes them.
+    """
+
+    due: Callable[[int, int], int | None]
+    """`due(number, num_rows)`: the first estimate from `number` on that needs a pass; None: none does."""
+    absorb: Callable[[PyTree, Params, PyTree, str], tuple[Estimate, PyTree]]
+    """`absorb(total, position, memory, noise)`: the estimate and the memory after a pass that found the exact sum."""
+    rows: Callable[[int], int] = int
+    """`rows(num_rows)`: how many rows, drawn at random, a pass takes; by default all."""
+
+
+class Estimator(abc.ABC):
+    """Base of all estimators: frozen dataclasses and pytrees; fields that determine shapes (batch size) are static.
+
+    Override `traits` with an attribute, or with a property if they depend on the fields.
+    """
+
     batch_size: int | None = None
     """Rows per estimate; None: all of them, or as in the wrapped estimator."""
 
     @property
-    def core(self) -> Estimator:
-        """The estimator that makes the estimates: itself, unless it wraps another."""
-        return self
+    def traits(self) -> Traits:
+        """What is known about it, and what it supports."""
+        return Traits()
 
-    def serving(self, summand_is_drawn: bool) -> Estimator:
-        """The estimator for one block of a model, whose sum may be drawn at random; itself by default."""
-        return self
-
-    def around(self, centre: Params) -> Estimator:
-        """The estimator for estimates near `centre` (user's units), without a search; by default itself."""
-        return self
-
-    def resolved(self, num_rows: int) -> Estimator:
-        """The estimator with fields filled in that depend on the total number of rows; itself by default."""
-        return self
+    @property
+    def passes(self) -> Passes | None:
+        """The passes over all rows that it makes during the run; None: it makes none."""
+        return None
 
     @property
     def is_open(self) -> bool:
@@ -127,9 +144,20 @@ class Estimator(abc.ABC):
         return False
 
     @property
-    def needs_key(self) -> bool:
-        """Whether estimates are random beyond their batch."""
-        return False
+    def core(self) -> Estimator:
+        """The estimator that makes the estimates: itself, unless it wraps another."""
+        return self
+
+    @abc.abstractmethod
+    def batching(self, num_rows: int) -> Batching:
+        """How this estimator draws its rows; raises an error for batch sizes that do not suit the data."""
+
+    def resolved(self, num_rows: int) -> Estimator:
+        """The estimator with fields filled in that depend on the total number of rows; itself by default."""
+        return self
+
+    def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
+        """Raise an error if the memory would not suffice; by default nothing is checked."""
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """One-off work before the first step (host side): by default none."""
@@ -142,36 +170,27 @@ class Estimator(abc.ABC):
         """
         return ()
 
-    def rows_in_pass(self, num_rows: int) -> int:
-        """The number of rows, drawn at random, in a pass over streamed data; by default all of them."""
-        return num_rows
-
-    def next_pass(self, number: int, num_rows: int) -> int | None:
-        """The first estimate from `number` on that needs a pass over all rows; None: none does.
-
-        With all rows on the device the estimate makes that pass itself; for streamed data the host makes it and passes
-        the sum to `from_pass`.
-        """
-        return None
-
-    def from_pass(
-        self, total: PyTree, position: Params, memory: PyTree, kind: str
-    ) -> tuple[Estimate, PyTree]:
-        """The estimate and the memory after a pass that found the exact sum `total` at `position`."""
-        raise NotImplementedError(f"{type(self).__name__} makes no passes")
-
     @abc.abstractmethod
     def estimate(
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """The estimate at `position` and the memory for the next one."""
 
-    def remainder(self, summand: Summand, position: Params, memory: PyTree, batch: Batch) -> PyTree:
-        """What its expansion leaves out, estimated from a batch (`expands`)."""
-        raise NotImplementedError(f"{type(self).__name__} has no expansion")
 
-    def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:  # noqa: B027
-        """Raise an error if the memory would not suffice; by default nothing is checked."""
+def next_pass(estimator: Estimator, number: int, num_rows: int) -> int | None:
+    """The first estimate from `number` on that needs a pass over all rows; None: none does."""
+    return None if estimator.passes is None else estimator.passes.due(number, num_rows)
+
+
+def around(estimator: Any, centre: Params) -> Any:
+    """The estimator for estimates near `centre` (user's units), without a search for the mode."""
+    return dataclasses.replace(estimator, centre=centre) if estimator.traits.finds_mode else estimator
+
+
+def serving(estimator: Estimator, summand_is_drawn: bool) -> Estimator:
+    """The estimator for one block of a model, whose sum may be drawn at random."""
+    other: Estimator | None = estimator.traits.for_drawn_sums
+    return other if summand_is_drawn and other is not None else estimator
 
 
 def estimate_from_rows(

@@ -13,13 +13,15 @@ from scirocco.estimators.base import (
     Context,
     Estimate,
     Estimator,
+    Passes,
     Summand,
+    Traits,
     estimate_from_rows,
     full_sum,
     none_at_all,
 )
-from scirocco.estimators.precision import PRECISIONS, in_precision
-from scirocco.types import Array, Key, Params, PyTree, Rows
+from scirocco.estimators.precision import PRECISIONS
+from scirocco.types import Params, PyTree
 
 
 @cited("exact gradients", "scirocco")
@@ -34,7 +36,7 @@ class Full(Estimator):
     Full()
     """
 
-    is_exact = can_spread = serves_blocks = can_be_referenced = True
+    traits = Traits(is_exact=True, can_spread=True, serves_blocks=True, can_be_referenced=True)
 
     def batching(self, num_rows: int) -> Batching:
         """All rows: nothing is drawn."""
@@ -45,16 +47,16 @@ class Full(Estimator):
     ) -> tuple[Estimate, PyTree]:
         """Exact; its noise covariance is zero."""
         total = full_sum(summand, position, context.data, context.batch.num_rows, key=context.key)
-        return self.from_pass(total, position, memory, noise)
+        return self._absorbed(total, position, memory, noise)
 
-    def next_pass(self, number: int, num_rows: int) -> int | None:
-        """The same number: every estimate is a pass."""
-        return number
+    @property
+    def passes(self) -> Passes:
+        """Every estimate is a pass."""
+        return Passes(lambda number, num_rows: number, self._absorbed)
 
-    def from_pass(
+    def _absorbed(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
-        """The sum itself."""
         return Estimate(total, none_at_all(total, position, kind)), memory
 
 
@@ -73,10 +75,9 @@ class Minibatch(Estimator):
         streamed data, in `scirocco.data.superbatches`.
     precision
         Of the factors of matrix products on accelerators; parameters, sums and the update stay in float32. None
-        (default): that of the device, about 10 bits on NVIDIA GPUs; "float32": all 24 bits; "bfloat16": 8 bits, for
-        large networks, whose products are then faster. Rounding is harmless as long as the spacing of the rounded
-        numbers, |θ|/128 for bfloat16 and |θ|/1024 by default, is below the posterior standard deviation of θ. A CPU
-        always computes in float32.
+        (default): that of the device, about 10 bits on NVIDIA GPUs; "float32": all 24 bits; "bfloat16": 8 bits.
+        Rounding is harmless as long as the spacing of the rounded numbers, |θ|/128 for bfloat16 and |θ|/1024 by
+        default, is below the posterior standard deviation of θ. A CPU always computes in float32.
 
     Examples
     --------
@@ -84,8 +85,6 @@ class Minibatch(Estimator):
     >>> sc.Minibatch(batch_size=500)
     Minibatch(batch_size=500, sampling='auto', precision=None)
     """
-
-    can_spread = serves_blocks = can_be_referenced = looks_once = True
 
     batch_size: int = static()
     sampling: str = static(default="auto")
@@ -95,7 +94,19 @@ class Minibatch(Estimator):
         _checks.positive_int(self.batch_size, "batch_size")
         _checks.choice(self.sampling, "sampling", SAMPLING)
         if self.precision is not None:
-            _checks.choice(self.precision, "precision", PRECISIONS)
+            _checks.choice(self.precision, "precision", tuple(PRECISIONS))
+
+    @property
+    def traits(self) -> Traits:
+        """It supports everything."""
+        return Traits(
+            can_spread=True,
+            serves_blocks=True,
+            can_be_referenced=True,
+            looks_once=True,
+            sampling=self.sampling,
+            precision=self.precision,
+        )
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks or independent rows."""
@@ -105,15 +116,7 @@ class Minibatch(Estimator):
         self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """Scaled sum over the batch."""
-        batch = context.batch
-
-        def estimate(position: Params, rows: Rows, weights: Array | None, key: Key | None) -> Estimate:
-            return estimate_from_rows(
-                summand, position, batch._replace(rows=rows, weights=weights), key, noise
-            )
-
-        made = in_precision(self.precision, estimate)(position, batch.rows, batch.weights, context.key)
-        return made, memory
+        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
 @cited("minibatches with unequal probabilities", "scirocco")
@@ -136,8 +139,7 @@ class Weighted(Estimator):
     >>> estimator = sc.Weighted(batch_size=100, probabilities=np.array([1.0, 2.0, 3.0]))
     """
 
-    is_uniform = False
-    serves_blocks = looks_once = True
+    traits = Traits(is_uniform=False, serves_blocks=True, looks_once=True)
 
     batch_size: int = static()
     probabilities: Any
@@ -181,8 +183,7 @@ class Stratified(Estimator):
     >>> estimator = sc.Stratified(batch_size=10, strata=np.array([0, 0, 1, 1, 1] * 20))
     """
 
-    is_uniform = False
-    can_be_referenced = looks_once = True
+    traits = Traits(is_uniform=False, can_be_referenced=True, looks_once=True)
 
     batch_size: int = static()
     strata: Any

@@ -13,7 +13,7 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import AllRows, Batching
 from scirocco.data.tables import Table, full_sum, random_rows
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand
+from scirocco.estimators.base import Context, Estimate, Estimator, Passes, Prepared, Summand, Traits
 from scirocco.model import Posterior
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -50,7 +50,7 @@ class Referenced(Estimator):
     size: int | None = static(default=None)
 
     def __post_init__(self) -> None:
-        if isinstance(self.inner, Estimator) and not self.inner.can_be_referenced:
+        if isinstance(self.inner, Estimator) and not self.inner.traits.can_be_referenced:
             raise InvalidValueError(
                 f"SCIRCV has its own control variate, which it compares with plain estimates: use sc.Minibatch, "
                 f"sc.Stratified or sc.Full, not {type(self.inner).__name__}."
@@ -62,9 +62,14 @@ class Referenced(Estimator):
         return self.inner
 
     @property
-    def needs_key(self) -> bool:
-        """Whether a renewed reference draws its rows."""
-        return self.every is not None and self.size is not None
+    def traits(self) -> Traits:
+        """That a renewed reference may draw its rows."""
+        return Traits(is_random=self.every is not None and self.size is not None)
+
+    @property
+    def passes(self) -> Passes:
+        """At multiples of `every`, from `size` rows."""
+        return Passes(self._next_pass, self._absorbed, self._rows_in_pass)
 
     def batching(self, num_rows: int) -> Batching:
         """The batching of the inner estimator."""
@@ -105,26 +110,26 @@ class Referenced(Estimator):
 
     def _from_many(self, summand: Summand, position: Params, context: Context) -> PyTree:
         num_rows = context.batch.num_rows
-        size = self.rows_in_pass(num_rows)
+        size = self._rows_in_pass(num_rows)
         if size == num_rows:
             return full_sum(summand, position, context.data, num_rows, key=context.key)
         assert context.key is not None
         rows = random_rows(num_rows, size, False, context.data, jax.random.fold_in(context.key, 1))
         return _tree.scale(num_rows / size, full_sum(summand, position, rows, size, key=context.key))
 
-    def rows_in_pass(self, num_rows: int) -> int:
+    def _rows_in_pass(self, num_rows: int) -> int:
         """`size`, or all."""
-        if self.size is None or self.inner.is_exact:
+        if self.size is None or self.inner.traits.is_exact:
             return num_rows
         return min(self.size, num_rows)
 
-    def next_pass(self, number: int, num_rows: int) -> int | None:
+    def _next_pass(self, number: int, num_rows: int) -> int | None:
         """The next multiple of `every`."""
-        if self.inner.is_exact:
+        if self.inner.traits.is_exact:
             return number
         return None if self.every is None else max(1, -(-number // self.every)) * self.every
 
-    def from_pass(
+    def _absorbed(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
         """The result of the pass is the reference."""

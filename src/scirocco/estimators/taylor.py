@@ -20,7 +20,16 @@ from scirocco.data.tables import Table
 from scirocco.data.unequal import WeightedRows
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import bounds
-from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, covariance, weighted_sum
+from scirocco.estimators.base import (
+    Context,
+    Estimate,
+    Estimator,
+    Prepared,
+    Summand,
+    Traits,
+    covariance,
+    weighted_sum,
+)
 from scirocco.estimators.mode import find_mode
 from scirocco.estimators.newton import hessian, inverse_root
 from scirocco.estimators.variance_reduced import centre_like
@@ -95,9 +104,6 @@ class Taylor(Estimator):
     >>> estimator = sc.Taylor(batch_size=100)
     """
 
-    keeps_one_sum = finds_mode = expands = True
-    is_uniform = False
-
     batch_size: int = static(default=1)
     order: int | None = static(default=None)
     centre: Params | None = None
@@ -111,6 +117,13 @@ class Taylor(Estimator):
             raise InvalidTypeError(
                 f"`probabilities` of Taylor must be an array with one number > 0 per row, got {self.probabilities!r}."
             )
+
+    @property
+    def traits(self) -> Traits:
+        """Its expansion, whose remainders have a bound."""
+        return Traits(
+            keeps_one_sum=True, finds_mode=True, is_uniform=False, order=self.order, remainder=self.remainder
+        )
 
     @property
     def is_open(self) -> bool:
@@ -191,10 +204,6 @@ class Taylor(Estimator):
         square, number = jnp.zeros((flat.size, flat.size), flat.dtype), jnp.zeros((), flat.dtype)
         numbers = (square, square, flat, square, number, number, number)
         return TaylorMemory(Expansion(position, *numbers, self.order or 1), total, square)
-
-    def around(self, centre: Params) -> Taylor:
-        """The estimator with that centre."""
-        return dataclasses.replace(self, centre=centre)
 
     def estimate(
         self, summand: Summand, position: Params, memory: TaylorMemory, context: Context, noise: str = "none"

@@ -24,8 +24,10 @@ from scirocco.estimators.base import (
     Context,
     Estimate,
     Estimator,
+    Passes,
     Prepared,
     Summand,
+    Traits,
     covariance,
     full_sum,
     none_at_all,
@@ -102,9 +104,6 @@ class ControlVariates(Estimator):
     >>> for_heavy_rows = sc.ControlVariates(batch_size=500, probabilities="lipschitz")
     """
 
-    keeps_one_sum = finds_mode = True
-    only_for_setup = ("optimizer",)
-
     batch_size: int = static()
     centre: Params | None = None
     optimizer: Any = static(default=None)
@@ -132,24 +131,24 @@ class ControlVariates(Estimator):
             )
 
     @property
-    def is_uniform(self) -> bool:  # type: ignore[override]
-        """Whether no probabilities are given."""
-        return self.probabilities is None
+    def traits(self) -> Traits:
+        """Only uniform rows can be spread; random sums have no exact value at a centre."""
+        uniform = self.probabilities is None
+        return Traits(
+            keeps_one_sum=True,
+            finds_mode=True,
+            is_uniform=uniform,
+            can_spread=uniform,
+            serves_blocks=not self.is_open,  # probabilities are found for all blocks together
+            sampling=self.sampling,
+            for_drawn_sums=Minibatch(self.batch_size, self.sampling),
+            only_for_setup=("optimizer",),
+        )
 
     @property
     def is_open(self) -> bool:
         """Whether the probabilities have to be found."""
         return isinstance(self.probabilities, str)
-
-    @property
-    def can_spread(self) -> bool:  # type: ignore[override]
-        """Only uniform rows."""
-        return self.is_uniform
-
-    @property
-    def serves_blocks(self) -> bool:  # type: ignore[override]
-        """Unless the probabilities have to be found, for all blocks together."""
-        return not self.is_open
 
     def batching(self, num_rows: int) -> Batching:
         """Blocks, independent rows, or rows with the given probabilities."""
@@ -189,14 +188,6 @@ class ControlVariates(Estimator):
             report = {**report, "passes": report["passes"] + 2.0}
         memory = CentredMemory(centre, total)
         return Prepared(centre, memory, report, near_mode=True, gradient=gradient, estimator=found)
-
-    def serving(self, summand_is_drawn: bool) -> Estimator:
-        """A plain estimator for random sums, which have no exact value at a centre."""
-        return Minibatch(self.batch_size, self.sampling) if summand_is_drawn else self
-
-    def around(self, centre: Params) -> ControlVariates:
-        """The estimator with that centre."""
-        return dataclasses.replace(self, centre=centre)
 
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
@@ -244,8 +235,6 @@ class SVRG(Estimator):
         As for `Minibatch`.
     """
 
-    can_spread = learns = True
-
     batch_size: int = static()
     refresh_every: int | None = static(default=None)
     sampling: str = static(default="auto")
@@ -282,6 +271,16 @@ class SVRG(Estimator):
         memory = jax.lax.cond(due, refresh, lambda old: old, memory)
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
+    @property
+    def traits(self) -> Traits:
+        """Its centre moves."""
+        return Traits(can_spread=True, learns=True, sampling=self.sampling)
+
+    @property
+    def passes(self) -> Passes:
+        """At multiples of `refresh_every`."""
+        return Passes(self._next_pass, self._absorbed)
+
     def resolved(self, num_rows: int) -> SVRG:
         """The estimator with the default number of steps filled in."""
         return SVRG(self.batch_size, self._every(num_rows), self.sampling)
@@ -293,12 +292,12 @@ class SVRG(Estimator):
         """A centre and a sum."""
         return CentredMemory(position, total)
 
-    def next_pass(self, number: int, num_rows: int) -> int | None:
+    def _next_pass(self, number: int, num_rows: int) -> int | None:
         """The next multiple of `refresh_every`."""
         every = self._every(num_rows)
         return -(-number // every) * every
 
-    def from_pass(
+    def _absorbed(
         self, total: PyTree, position: Params, memory: PyTree, kind: str
     ) -> tuple[Estimate, PyTree]:
         """Move the centre to this position, where the estimate is exact."""
@@ -337,8 +336,6 @@ class SAGA(Estimator):
     max_memory: int = static(default=4 << 30)
     sampling: str = static(default="without_replacement")
 
-    needs_index = learns = True
-
     def __post_init__(self) -> None:
         _checks.positive_int(self.batch_size, "batch_size")
         _checks.choice(self.sampling, "sampling", ("auto", "without_replacement", "with_replacement"))
@@ -349,6 +346,11 @@ class SAGA(Estimator):
     def batching(self, num_rows: int) -> Batching:
         """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
+
+    @property
+    def traits(self) -> Traits:
+        """It keeps a value of each row."""
+        return Traits(needs_index=True, learns=True, sampling=self.sampling)
 
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:
         """N × dim numbers for each chain, and once more while a chunk is copied."""

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import shlex
+import stat
 import sys
 import tomllib
 import traceback
@@ -35,6 +36,8 @@ from scirocco.store import files, open_stored
 from scirocco.types import Data, Params
 
 _TABLES = (".csv", ".tsv", ".parquet", ".npz", ".feather")
+_KEY_BYTES = 32
+"""The length of the key that signs the names of job files."""
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
 _OWN = (
     "model",
@@ -214,15 +217,25 @@ def _mark(config: str) -> str:
     top = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     file = Path(top) / "scirocco" / "key"
     try:
-        if not file.exists():
+        if not _is_key(file):  # an empty file, or a link to one that others know, proves nothing
             file.parent.mkdir(parents=True, exist_ok=True)
             with files.writing(str(file), sync=False, many_writers=True) as draft:
                 os.chmod(draft.name, 0o600)
-                draft.write(secrets.token_bytes(32))
+                draft.write(secrets.token_bytes(_KEY_BYTES))
         key = file.read_bytes()
     except OSError:  # nothing can be proven later: the user will have to name the file
-        key = secrets.token_bytes(32)
+        key = secrets.token_bytes(_KEY_BYTES)
     return hmac.new(key, os.fsencode(config), "sha256").hexdigest()
+
+
+def _is_key(file: Path) -> bool:
+    """Whether a file is a key that only this user can have written and read."""
+    try:
+        status = file.lstat()
+    except FileNotFoundError:
+        return False
+    own = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+    return stat.S_ISREG(status.st_mode) and status.st_size == _KEY_BYTES and own
 
 
 def origin(path: Path) -> str | None:

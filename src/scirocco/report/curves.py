@@ -231,7 +231,7 @@ def _gradient_noise(run: Run) -> tuple[Html | None, str]:
     """A curve and its description; without a curve, one sentence that says why."""
     if not isinstance(run.configuration.get("sampler"), dict):
         return None, ""  # its own sampling loop, without gradients
-    if run.origin is not None and run.origin.estimator.core.is_exact:
+    if run.origin is not None and run.origin.estimator.core.traits.is_exact:
         return None, "There is no gradient noise: every gradient is exact (all rows)."
     if run.certificate is not None and run.certificate.trustworthy:
         return None, f"Not shown, because it does no harm: {run.certificate}."

@@ -23,6 +23,7 @@ from scirocco.data import Resident, Table
 from scirocco.diagnostics.columns import label
 from scirocco.errors import SciroccoError
 from scirocco.estimators import approach_mode
+from scirocco.estimators.base import around
 from scirocco.model import Model
 from scirocco.run import pilot
 from scirocco.run.loop import Parts
@@ -250,10 +251,10 @@ def _excess(
     """ε, ε λ (ε² λ with a momentum), and by how much step and noise inflate variances near the mode."""
     position, sampler = approach_mode(model, table, start, key)[0], parts.sampler
     memory = (
-        parts.estimator.core.around(model.constrain(position)).prepare(model, table, position, key).memory
+        around(parts.estimator.core, model.constrain(position)).prepare(model, table, position, key).memory
     )
     scales = pilot.scales_at(model, parts, table, memory, position, sampler.known.factor, key)
-    if parts.estimator.is_exact:
+    if parts.estimator.traits.is_exact:
         scales = scales._replace(noise=_tree.zeros_like(position))
     eps = schedules.step_sizes(sampler.step_size, position, num_steps // 2)
     product = pilot.stiffness(model, table, position, sampler, eps, key)

@@ -133,7 +133,7 @@ def check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> Non
             f"{name} requires the auxiliary draws of all rows of a batch, but a mesh spreads them over devices: omit "
             "its axis for rows."
         )
-    if not estimator.looks_once:
+    if not estimator.traits.looks_once:
         raise InvalidValueError(
             f"{name} requires the auxiliary draws of an estimate. {type(estimator).__name__} computes it from passes "
             "or differences, not from one draw per row of a batch: use sc.Minibatch, sc.Weighted or sc.Stratified."
@@ -149,7 +149,7 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
         raise InvalidValueError(
             f"{name} requires exact gradients, but this log likelihood is random (it takes a key)."
         )
-    if not estimator.is_exact:
+    if not estimator.traits.is_exact:
         raise InvalidValueError(
             f"{name} requires exact gradients: use estimator=sc.Full() in place of {type(estimator).__name__}, or a "
             "sampler for minibatches."
@@ -163,7 +163,7 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
 
 def check_independence(sampler: Sampler, estimator: Estimator) -> None:
     """Raise an error if the sampler requires independent batches and the estimator has others."""
-    if sampler.needs.independent_batches and estimator.sampling in ("auto", "blocks"):
+    if sampler.needs.independent_batches and estimator.traits.sampling in ("auto", "blocks"):
         raise InvalidValueError(
             f"this {type(sampler).__name__} requires independent batches: use estimator=sc.Minibatch(batch_size, "
             'sampling="without_replacement"). The default reads each row once in an epoch, so that errors of '
@@ -176,7 +176,7 @@ def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in
     if not sampler.needs.expansion:
         return
     name = type(sampler).__name__
-    if not estimator.expands:
+    if estimator.traits.remainder is None:
         raise InvalidValueError(
             f"{name} requires bounds on what an estimate leaves out: use estimator=sc.Taylor() in place of "
             f"{type(estimator).__name__}, or omit it."
@@ -194,12 +194,12 @@ def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in
             "limit), or an unknown noise scale: sc.NUTS(), sc.HMC() and sc.MALA() need no bound, nor do samplers for "
             "minibatches."
         )
-    if max(sampler.needs.expansion, estimator.order or 1) == 2 and model.third_bound is None:
+    if max(sampler.needs.expansion, estimator.traits.order or 1) == 2 and model.third_bound is None:
         raise InvalidValueError(
             f"{name} uses an expansion of second order here: pass third_bound=... to sc.Model as well, or use "
             "sc.ZigZag() with sc.Taylor(order=1)."
         )
-    if sampler.needs.expansion == 2 and estimator.order == 1:
+    if sampler.needs.expansion == 2 and estimator.traits.order == 1:
         raise InvalidValueError(f"{name} requires an expansion of second order: use sc.Taylor(order=2).")
 
 

@@ -16,6 +16,7 @@ from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared
+from scirocco.estimators.base import next_pass, serving
 from scirocco.estimators.precision import products_of
 from scirocco.model import BlockModel, Posterior, View
 from scirocco.model.checks import used_inputs
@@ -41,12 +42,12 @@ class InTurn(Scheme):
             raise InvalidValueError(
                 "sc.Blocks requires all rows on one device: use a mesh with only the axis `chains`."
             )
-        if not estimator.serves_blocks:
+        if not estimator.traits.serves_blocks:
             raise InvalidTypeError(
                 f"sc.Blocks does not support {type(estimator).__name__}; use sc.Full, sc.Minibatch, sc.Weighted or "
                 "sc.ControlVariates."
             )
-        if streamed and estimator.next_pass(0, num_rows) is not None:
+        if streamed and next_pass(estimator, 0, num_rows) is not None:
             raise InvalidValueError(
                 "sc.Blocks on streamed data requires an estimator that reads batches: sc.Minibatch, not sc.Full."
             )
@@ -67,11 +68,11 @@ class InTurn(Scheme):
         """The one-off work of the estimator, for each block that reads data."""
         memory, report, start = [], {"passes": 0.0}, position
         for view in _views(model, parts):
-            estimator = parts.estimator.serving(view.takes_key)
+            estimator = serving(parts.estimator, view.takes_key)
             prepared = estimator.prepare(view, table, position, key)
             memory.append(prepared.memory)
             report["passes"] += prepared.report.get("passes", 0.0)
-            start = prepared.position if estimator.keeps_one_sum else start
+            start = prepared.position if estimator.traits.keeps_one_sum else start
         return Prepared(start, tuple(memory), report if report["passes"] else {})
 
     def blank_memory(  # type: ignore[override]
@@ -79,7 +80,7 @@ class InTurn(Scheme):
     ) -> tuple[PyTree, ...]:
         """One memory for each block that reads data."""
         return tuple(
-            parts.estimator.serving(view.takes_key).blank_memory(
+            serving(parts.estimator, view.takes_key).blank_memory(
                 position, view.blank_total(position, row_spec), num_rows
             )
             for view in _views(model, parts)
@@ -108,7 +109,7 @@ class InTurn(Scheme):
         single = _alone(parts, batch.num_rows)
         own = None if key is None else jax.random.fold_in(key, index)
         context = context_of(parts, _share(batch, place, len(readers), single), number, own)
-        estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].needs.noise
+        estimator, kind = serving(parts.estimator, view.takes_key), sampler.samplers[index].needs.noise
         with products_of(estimator):
             estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
         drive = Gradient(view.combine(position, estimate.total), estimate.noise)
@@ -250,7 +251,7 @@ def batching(estimator: Estimator, num_rows: int, count: int) -> Batching:
 
 def _alone(parts: Parts, num_rows: int) -> Batching:
     """How the rows of one block would be drawn alone. Probabilities are traced here, and cannot be checked again."""
-    if parts.estimator.is_uniform:
+    if parts.estimator.traits.is_uniform:
         return parts.estimator.batching(num_rows)
     return dataclasses.replace(parts.batching, size=parts.estimator.batch_size)  # type: ignore[type-var]
 

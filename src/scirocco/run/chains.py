@@ -22,7 +22,7 @@ from scirocco._programs import loop_program, setup_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
-from scirocco.run import loop, snapshot
+from scirocco.run import accelerator_loop, loop, snapshot
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws, join, stack
 from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
@@ -210,7 +210,7 @@ def _advance_all(
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
         return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin, 0)
 
-    return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
+    return loop.over_chains(one, states, group_size, parts.estimator.traits.keeps_one_sum)
 
 
 @loop_program(0, 1, 2, 3, 4)
@@ -219,19 +219,21 @@ def _advance_all_by_draws(
     keep_gradients: bool,
     capacity: int,
     group_size: int,
-    pace: loop.Pace,
+    pace: accelerator_loop.Pace,
     parts: loop.Parts,
     states: KernelState,
     num_steps: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return loop.advance_by_draws(model, keep_gradients, capacity, pace, parts, state, num_steps)
+        return accelerator_loop.advance_by_draws(
+            model, keep_gradients, capacity, pace, parts, state, num_steps
+        )
 
     if states.noise_key.shape[0] == 1:  # the plain program reads its rows as a slice, not as a gather
         only = jax.tree.map(lambda leaf: leaf[0], states._replace(number=states.number[None]))
         state, chunk = jax.tree.map(lambda leaf: leaf[None], one(only))
         return state._replace(number=state.number[0]), chunk
-    return loop.over_chains(one, states, group_size, parts.estimator.keeps_one_sum)
+    return loop.over_chains(one, states, group_size, parts.estimator.traits.keeps_one_sum)
 
 
 class _Made(NamedTuple):
@@ -270,7 +272,9 @@ class VectorizedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self._pace = loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
+        self._pace = accelerator_loop.pace_of(
+            problem.parts, start.position, plan.thin, num_chains, plan.group_size
+        )
         capacity = buffer_capacity(start.position, keeping.gradients_in_loop, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together

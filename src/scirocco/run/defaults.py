@@ -249,9 +249,11 @@ def in_words(
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
         every = "the only row" if (size, unit) == (1, "rows") else f"all {size:,} {unit}"
-        which = f" ({every} at every step)" if estimator.is_exact else f" of {size:,} {unit}"
+        which = f" ({every} at every step)" if estimator.traits.is_exact else f" of {size:,} {unit}"
         fixed = (
-            " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
+            " (not chosen: the batch size on a mesh is fixed)"
+            if on_mesh and not estimator.traits.is_exact
+            else ""
         )
         said.append(f"{type(estimator).__name__}{which}{fixed}")
     if said and "num_burnin" in left_out:

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
-import hashlib
 import math
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -73,7 +69,7 @@ def encode(part: Any) -> Any:
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    skipped = part.only_for_setup if isinstance(part, estimators.Estimator) else ()
+    skipped = part.traits.only_for_setup if isinstance(part, estimators.Estimator) else ()
     names = [field.name for field in dataclasses.fields(part) if field.init and field.name not in skipped]
     return {name: encode(value) for name, value in _tree.fields_of(part).items() if name in names}
 
@@ -233,7 +229,9 @@ def _shifts(position: Params) -> list[float]:
 
 
 _SCALES = (0.1, 1.0, 10.0, 100.0)
+"""How far from the start models are compared."""
 _MANY_PARAMETERS = 1_000_000
+"""Numbers in a position above which models are compared at one of the same mean and spread, and at few points."""
 
 
 def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:
@@ -246,25 +244,10 @@ def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:
     return np.stack([leaf, *shifted])
 
 
-def old_model_values(model: Posterior, position: Params, rows: PyTree) -> dict[str, list[float]]:
-    """The values that versions before 0.2 stored: at a point and near it."""
-    near = jax.tree.map(
-        lambda leaf: leaf + jnp.linspace(0.05, 0.15, leaf.size).reshape(leaf.shape).astype(leaf.dtype),
-        position,
-    )
-    out: dict[str, list[float]] = {}
-    for point in (position, near):
-        for name, values in values_at(model, point, rows).items():
-            out.setdefault(name, []).extend(values[0])
-    return out
-
-
-def compare_models(
-    stored: dict[str, list[Any]], found: dict[str, list[Any]], rtol: float = 1e-3, atol: float = 1e-5
-) -> str | None:
+def compare_models(stored: dict[str, list[Any]], found: dict[str, list[Any]], tolerance: float) -> str | None:
     """Describe the first difference; None when there is none.
 
-    `atol` is in units of the largest finite value at a point, but in those of the values for versions before 0.2.
+    `tolerance` is relative to a value, and in addition to the largest finite value at its point.
     """
     if set(stored) != set(found):
         return (
@@ -275,61 +258,11 @@ def compare_models(
         if was.shape != now.shape:
             return f"the model's {name} has a different structure"
         finite = np.where(np.isfinite(was) & np.isfinite(now), np.maximum(abs(was), abs(now)), 0.0)
-        unit = finite.max(axis=1, keepdims=True) if was.ndim > 1 else 1.0
+        unit = finite.max(axis=1, keepdims=True)
         with np.errstate(invalid="ignore"):
-            close = (was == now) | (abs(was - now) <= rtol * finite + atol * unit)
+            close = (was == now) | (abs(was - now) <= tolerance * (finite + unit))
         close |= np.isnan(was) & np.isnan(now)
         if not close.all():
             place = np.unravel_index(int(np.argmin(close)), close.shape)
             return f"the model's {name} is {now[place]:.8g}, but {was[place]:.8g} in the stored run"
     return None
-
-
-def program(model: Posterior, position: Params, rows: PyTree) -> str:
-    """A hash of the model's program as JAX traces it, with its constants; names and addresses do not count."""
-    leaves, treedef = jax.tree.flatten((position, rows))
-    kinds = tuple((np.shape(leaf), jax.dtypes.canonicalize_dtype(leaf.dtype)) for leaf in leaves)
-    return _digest(model, treedef, kinds)
-
-
-@functools.lru_cache(maxsize=32)  # as compiled programs are kept for the next run of the model
-def _digest(model: Posterior, treedef: Any, kinds: tuple[tuple[tuple[int, ...], Any], ...]) -> str:
-    leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in kinds]
-    traced = jax.make_jaxpr(model.values)(*jax.tree.unflatten(treedef, leaves))
-    digest = hashlib.sha256()
-    for piece in _pieces(traced):
-        digest.update(piece)
-    return digest.hexdigest()[:32]
-
-
-def _pieces(traced: Any) -> Iterator[bytes]:
-    """The equations of a traced program, those of inner programs included."""
-    for constant in getattr(traced, "consts", ()):
-        numbers = jax.random.key_data(constant) if _is_key(constant) else constant
-        yield np.asarray(numbers).tobytes()
-    graph = getattr(traced, "jaxpr", traced)
-    numbers_of: dict[Any, int] = {}
-
-    def kind(aval: Any) -> str:
-        return f"{getattr(aval, 'dtype', '')}{getattr(aval, 'shape', '')}"
-
-    def named(variable: Any) -> str:
-        if hasattr(variable, "val"):
-            return f"{variable.val!r} {kind(variable.aval)}"
-        return f"{numbers_of.setdefault(variable, len(numbers_of))} {kind(variable.aval)}"
-
-    yield repr([named(v) for v in (*graph.constvars, *graph.invars)]).encode()
-    for equation in graph.eqns:
-        yield str(equation.primitive).encode()
-        for name, value in sorted(equation.params.items()):
-            for part in value if isinstance(value, (tuple, list)) else (value,):
-                if hasattr(part, "eqns"):
-                    yield from _pieces(part)
-                elif name != "name" and not callable(part):
-                    yield re.sub("0x[0-9a-f]+", "", f"{name}={part!r}").encode()
-        yield repr([named(v) for v in (*equation.invars, *equation.outvars)]).encode()
-    yield repr([named(v) for v in graph.outvars]).encode()
-
-
-def _is_key(value: Any) -> bool:
-    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)

@@ -53,11 +53,18 @@ def load(path: str | os.PathLike[str]) -> Run:
             f"{path} holds subposteriors, one run per shard: open them with sc.combine.load."
         )
     stored = Stored.open(path)
+    with records.understood(stored.path):
+        return _loaded(stored)
+
+
+def _loaded(stored: Stored) -> Run:
     record, progress = records.read(stored)
     arrays = stored.arrays
 
     def tree(part: str) -> PyTree | None:
         found = arrays.get(GROUPS[part])
+        if found and record.structure is None:
+            raise ValueError("it has draws, but not their structure")
         return None if found is None else encoding.build(record.structure, list(found.values()))
 
     traces = {name: _trace(name, written, arrays["traces"]) for name, written in record.traces.items()}

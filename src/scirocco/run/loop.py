@@ -1,4 +1,4 @@
-"""The compiled loop: one step, and many steps of one chain in a single program.
+"""The compiled loop of a CPU: one step, and many steps of one chain in a single program.
 
 All randomness of a step is a function of (key, step number), so the noise and the batch plans of `ahead` steps are
 drawn together, vectorised, before the steps are made: drawing them one by one would take most of the time. The
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,21 +20,20 @@ import numpy as np
 from scirocco import _tree
 from scirocco.estimators import Batch, Batching, Context, Estimate, Estimator
 from scirocco.model import Posterior, WithValue
-from scirocco.samplers import Gradient, Mover, Reference, Sampler
+from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 if TYPE_CHECKING:
     from scirocco.run.schemes import Scheme
 
+AHEAD_STEPS = 256
+"""The most steps whose randomness is drawn together."""
 _AHEAD_WORDS = 1 << 16
-_AHEAD_WORDS_ACCELERATOR = 1 << 24
-_AHEAD_STEPS = 256
-_NOISE_AHEAD_PAYS = 32
-_UNROLL = (4, 5, 3, 2)
-_MANY_CHAINS = 256
-_LONG_STEP = 1 << 23
-"""Parameters: a step then takes so long that fewer kernels gain nothing, and the program has it only once."""
+"""Numbers in that randomness that stay in the cache of a CPU."""
+AHEAD_WORDS_ACCELERATOR = 1 << 24
+"""Numbers in it on an accelerator: 64 MB."""
 _LOOK_AT_ROWS = 1_000
+"""Rows of the first batch at which the log density of a start is checked."""
 
 
 class KernelState(NamedTuple):
@@ -187,7 +186,7 @@ def _branch(model: Posterior, parts: Parts, key: Key) -> tuple[Key, Key | None, 
     signs = estimate = None
     if parts.sampler.needs.curvature:
         key, signs = jax.random.split(key)
-    if model.takes_key or parts.estimator.needs_key:
+    if model.takes_key or parts.estimator.traits.is_random:
         key, estimate = jax.random.split(key)
     return key, signs, estimate
 
@@ -296,11 +295,12 @@ def start_chain(
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step, and information about it."""
-    state = _moved(model, parts, state, draws)
+    state = moved(model, parts, state, draws)
     return state, inform(model, parts, state)
 
 
-def _moved(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
+def moved(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
+    """The state after one step."""
     number = state.number + 1
     moved, gradient, memory = parts.scheme.move(model, parts, state, number, draws)
     return KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
@@ -308,15 +308,16 @@ def _moved(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> 
 
 def inform(model: Posterior, parts: Parts, state: KernelState) -> Info:
     """Information about the step that led to `state`."""
-    stats = _stats(model, parts, state.sampler, state.gradient)
-    return Info(_code(state.sampler.position), stats)
+    stats = stats_of(model, parts, state.sampler, state.gradient)
+    return Info(code_of(state.sampler.position), stats)
 
 
-def _stats(model: Posterior, parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
+def stats_of(model: Posterior, parts: Parts, sampler_state: Any, gradient: Gradient) -> dict[str, Array]:
+    """The statistics of a step: those of the model and of the sampler."""
     return {**model.stats(gradient.total), **parts.sampler.stats(sampler_state)}
 
 
-def _code(position: Params) -> Array:
+def code_of(position: Params) -> Array:
     """0, or 1 + the number of the first leaf that is not finite (a sum is finite only if all entries are)."""
     finite = jnp.stack([jnp.isfinite(jnp.sum(leaf)) for leaf in jax.tree.leaves(position)])
     return jnp.where(jnp.all(finite), 0, 1 + jnp.argmin(finite)).astype(jnp.int32)
@@ -325,13 +326,37 @@ def _code(position: Params) -> Array:
 def ahead_steps(parts: Parts, params: Params) -> int:
     """The number of steps whose randomness is drawn together: at most 256, limited by cache (64 MB on accelerators)."""
     words = max(_tree.size(params), parts.batching.plan_size)
-    room = _AHEAD_WORDS_ACCELERATOR if in_lockstep() else _AHEAD_WORDS
-    return max(1, min(_AHEAD_STEPS, room // max(1, words)))
+    room = AHEAD_WORDS_ACCELERATOR if in_lockstep() else _AHEAD_WORDS
+    return max(1, min(AHEAD_STEPS, room // max(1, words)))
 
 
 def in_lockstep() -> bool:
     """Whether groups of steps have a fixed length: other loops on an accelerator query the host in each iteration."""
     return jax.default_backend() != "cpu"
+
+
+class Steps(NamedTuple):
+    """What does not change while `advance` makes steps."""
+
+    model: Posterior
+    keep_gradients: bool
+    parts: Parts
+    num_steps: Array
+    thin: Array
+    phase: ArrayLike
+    ahead: int
+    """Steps whose randomness is drawn together; 1: so many parameters that copying them is expensive."""
+    in_graph: bool
+
+
+class Made(NamedTuple):
+    """How far `advance` is."""
+
+    done: Array
+    state: KernelState
+    buffers: PyTree
+    bad_step: Array
+    bad_leaf: Array
 
 
 def advance(
@@ -347,222 +372,61 @@ def advance(
 ) -> tuple[KernelState, Chunk]:
     """Make `num_steps` steps of one chain, keeping every `thin`-th position (at most `capacity`).
 
-    `phase` is the number of steps already made towards the first draw. `in_graph`: the program is one graph on a GPU,
-    in which any loop runs by itself.
+    This is the loop of a CPU; `accelerator_loop` has that of accelerators. `phase` is the number of steps already made
+    towards the first draw. `in_graph`: the program is one graph on a GPU, in which any loop runs by itself.
     """
-    position = state.sampler.position
-    ahead = ahead_steps(parts, position)
-    alone = ahead == 1  # so many parameters that copying them is expensive
-    buffers = _buffers(_kept(model, parts, state, keep_gradients), capacity)
+    ahead = ahead_steps(parts, state.sampler.position)
+    steps = Steps(model, keep_gradients, parts, num_steps, thin, phase, ahead, in_graph)
     nothing = jnp.full((), -1, jnp.int32)
-
-    def group(count: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        done, state, buffers, bad = carry
-        drawn = _draws_of(model, parts, state, ahead)
-
-        def one(offset: Array, inner: tuple[Any, ...]) -> tuple[Any, ...]:
-            before, buffers, (bad_step, bad_leaf) = inner
-            state = _moved(model, parts, before, _at(drawn, 0 if alone else offset))
-            code = _code(state.sampler.position)
-            newly = (bad_step < 0) & (code > 0)
-            bad = (jnp.where(newly, state.number - 1, bad_step), jnp.where(newly, code - 1, bad_leaf))
-            slot = (phase + done + offset) // thin
-
-            def put(buffers: PyTree) -> PyTree:
-                return _put(buffers, _kept(model, parts, state, keep_gradients), slot)
-
-            if not alone:
-                return state, put(buffers), bad
-            due = (phase + done + offset + 1) % thin == 0
-            return state, jax.lax.cond(due, put, lambda same: same, buffers), bad
-
-        state, buffers, bad = jax.lax.fori_loop(0, count, one, (state, buffers, bad))
-        return done + count, state, buffers, bad
-
-    def next_group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        left = num_steps - carry[0]
-        if in_graph or not in_lockstep():
-            return group(jnp.minimum(ahead, left), carry)
-        whole, rest = partial(group, ahead), lambda carry: group(num_steps - carry[0], carry)
-        return jax.lax.cond(left >= ahead, whole, rest, carry)
-
-    first = (jnp.zeros((), jnp.int32), state, buffers, (nothing, nothing))
-    _, state, buffers, bad = jax.lax.while_loop(lambda carry: carry[0] < num_steps, next_group, first)
-    return state, _chunk(model, buffers, bad)
+    buffers = buffers_for(kept(model, parts, state, keep_gradients), capacity)
+    begin = Made(jnp.zeros((), jnp.int32), state, buffers, nothing, nothing)
+    end = jax.lax.while_loop(lambda made: made.done < num_steps, partial(_next_group, steps), begin)
+    return end.state, chunk_of(model, end.buffers, (end.bad_step, end.bad_leaf))
 
 
-class Pace(NamedTuple):
-    """How `advance_by_draws` divides its steps; static."""
-
-    every: int
-    """Steps per draw."""
-    ahead: int
-    """Steps whose batches, and noise if it is not `inline`, are drawn together."""
-    inline: bool
-    """Whether a step draws its own noise: for so many parameters that writing and reading it again would take time."""
-    grouped: bool
-    """Whether several chains share their batches."""
-    many: bool = False
-    """Whether there are so many chains that memory limits a step, not the number of kernels."""
-
-    @property
-    def draws_together(self) -> int:
-        """Draws made in one loop of fixed length."""
-        return max(1, self.ahead // self.every)
+def _next_group(steps: Steps, made: Made) -> Made:
+    """As many steps as their randomness is drawn for, or those that are left."""
+    left = steps.num_steps - made.done
+    if steps.in_graph or not in_lockstep():
+        return _group(steps, jnp.minimum(steps.ahead, left), made)
+    whole = partial(_group, steps, steps.ahead)
+    return jax.lax.cond(left >= steps.ahead, whole, partial(_rest, steps), made)
 
 
-def pace_of(parts: Parts, params: Params, every: int, num_chains: int, group_size: int) -> Pace:
-    """The pace of that many chains, of which so many share their batches."""
-    numbers, plans = (num_chains * max(1, size) for size in (_tree.size(params), parts.batching.plan_size))
-    inline = numbers * _NOISE_AHEAD_PAYS > _AHEAD_WORDS_ACCELERATOR
-    room = _AHEAD_WORDS_ACCELERATOR // (plans if inline else max(numbers, plans))
-    return Pace(every, max(1, min(_AHEAD_STEPS, room)), inline, group_size > 1, num_chains >= _MANY_CHAINS)
+def _rest(steps: Steps, made: Made) -> Made:
+    return _group(steps, steps.num_steps - made.done, made)
 
 
-def advance_by_draws(
-    model: Posterior,
-    keep_gradients: bool,
-    capacity: int,
-    pace: Pace,
-    parts: Parts,
-    state: KernelState,
-    num_steps: Array,
-) -> tuple[KernelState, Chunk]:
-    """As `advance`, for accelerators: a step only moves the chain.
-
-    Draws are kept, and checked, every `pace.every` steps. As many as the randomness drawn ahead lasts for are made in
-    one loop of fixed length, because an accelerator queries the host in each iteration of any other. If the chunk
-    diverged, `bad_step` is the step of the first draw that is not finite; `advance` finds the step itself.
-    """
-    begin, every, together = state.number, pace.every, min(pace.draws_together, capacity)
-    length = every * together
-    ahead = min(pace.ahead, length)
-    ahead = next(
-        (n for n in range(ahead, ahead // 2, -1) if every % n == 0), ahead
-    )  # blocks without a remainder
-    buffers = _buffers(_kept(model, parts, state, keep_gradients), capacity)
-    batching, data = parts.batching.for_accelerator(parts.data, pace.grouped, pace.many)
-    parts = parts._replace(batching=batching, data=data)
-
-    def drawn_ahead(state: KernelState, count: int) -> PyTree:
-        if pace.inline:
-            return jax.vmap(lambda number: parts.batching.plan(state.batch_key, number + 1))(
-                state.number + jnp.arange(count)
-            )
-        return _draws_of(model, parts, state, count)
-
-    def steps(count: Any, state: KernelState, drawn: PyTree, first: Any = 0) -> KernelState:
-        """`count` steps, of which the randomness is `drawn` from number `first` on."""
-        if pace.inline and isinstance(count, int) and parts.scheme.only_moves(model, parts):
-            return _steps_from_estimates(
-                model, parts, state, count, lambda offset: _at(drawn, first + offset)
-            )
-        number = state.number
-
-        def one(offset: Array, state: KernelState) -> KernelState:
-            # the number comes from the loop's own counter: carried along, it would be another kernel per step
-            now = number + offset
-            draws = _at(drawn, first + offset)
-            if pace.inline:
-                key = step_key(state.noise_key, now)
-                noise, signs, own = noise_and_signs(model, parts, state.sampler.position, key)
-                draws = Draws(noise, draws, signs, own)
-            moved = _moved(model, parts, state._replace(number=now), draws)
-            return moved._replace(number=number)
-
-        unroll = _unrolled(count, state) if isinstance(count, int) else None
-        return jax.lax.fori_loop(0, count, one, state, unroll=unroll)._replace(number=number + count)
-
-    def blocks(count: int, state: KernelState) -> KernelState:
-        """`count` steps, of which the randomness is drawn for `ahead` at a time."""
-
-        def block(_: Any, state: KernelState) -> KernelState:
-            return steps(ahead, state, drawn_ahead(state, ahead))
-
-        state = jax.lax.fori_loop(0, count // ahead, block, state)
-        return steps(count % ahead, state, drawn_ahead(state, ahead)) if count % ahead else state
-
-    def put(buffers: PyTree, state: KernelState, slot: Array) -> PyTree:
-        return _put(buffers, _kept(model, parts, state, keep_gradients), slot)
-
-    def group(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
-        done, state, buffers = carry
-        slot = done // every
-        if ahead < length:
-            state = blocks(length, state)
-            return done + length, state, put(buffers, state, slot)
-        drawn = drawn_ahead(state, length)
-
-        def draw_one(number: Array, inner: tuple[KernelState, PyTree]) -> tuple[KernelState, PyTree]:
-            state = steps(every, inner[0], drawn, number * every)
-            return state, put(inner[1], state, slot + number)
-
-        unroll = _unrolled(together, state) if every == 1 else 1
-        return done + length, *jax.lax.fori_loop(0, together, draw_one, (state, buffers), unroll=unroll)
-
-    def rest(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
-        done, state, buffers = carry
-        slot, left = done // every, jnp.minimum(every - done % every, num_steps - done)
-        count = jnp.minimum(ahead, left)
-        state = steps(count, state, drawn_ahead(state, ahead))
-        return done + count, state, put(buffers, state, slot)
-
-    def either(carry: tuple[Array, KernelState, PyTree]) -> tuple[Array, KernelState, PyTree]:
-        if _tree.size(state.sampler.position) >= _LONG_STEP:
-            return rest(carry)
-        whole = (num_steps - carry[0] >= length) & (carry[0] % every == 0)
-        return jax.lax.cond(whole, group, rest, carry)
-
-    first = (jnp.zeros((), jnp.int32), state, buffers)
-    _, state, buffers = jax.lax.while_loop(lambda carry: carry[0] < num_steps, either, first)
-    codes = jnp.append(jax.vmap(_code)(buffers[0]), _code(state.sampler.position))
-    worst = jnp.argmax(codes > 0)  # the first
-    step = jnp.minimum(begin + (worst + 1) * every, state.number) - 1
-    bad = (jnp.where(codes[worst] > 0, step, -1), jnp.where(codes[worst] > 0, codes[worst] - 1, -1))
-    return state, _chunk(model, buffers, bad)
+def _group(steps: Steps, count: Any, made: Made) -> Made:
+    """`count` steps, of which the randomness is drawn together."""
+    drawn = draws_of(steps.model, steps.parts, made.state, steps.ahead)
+    end = jax.lax.fori_loop(0, count, partial(_step, steps, drawn, made.done), made)
+    return end._replace(done=made.done + count)
 
 
-def _steps_from_estimates(
-    model: Posterior, parts: Parts, state: KernelState, count: int, plan_at: Callable[[Any], Any]
-) -> KernelState:
-    """`count` steps, each made directly after the estimate that drives it.
-
-    A gradient is then consumed where it is made; the loop does not write it to memory and read it again.
-    """
-    number, sampler = state.number, cast(Mover, parts.sampler)
-
-    def move(offset: Any, state: KernelState) -> KernelState:
-        now = number + offset
-        noise = noise_and_signs(model, parts, state.sampler.position, step_key(state.noise_key, now))[0]
-        return state._replace(sampler=sampler.step(state.sampler, state.gradient, noise, now))
-
-    def estimate(offset: Any, state: KernelState) -> KernelState:
-        at = (state.sampler.position, state.memory, number + offset + 1, plan_at(offset), None, None)
-        gradient, memory = parts.scheme.evaluate(model, parts, *at)
-        return state._replace(gradient=gradient, memory=memory)
-
-    def one(offset: Any, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-        before, memory = carry
-        moved = move(offset, estimate(offset - 1, state._replace(sampler=before, memory=memory)))
-        return moved.sampler, moved.memory
-
-    first = (move(0, state).sampler, state.memory)
-    moved, memory = jax.lax.fori_loop(1, count, one, first, unroll=_unrolled(count - 1, state))
-    last = estimate(count - 1, state._replace(sampler=moved, memory=memory))
-    return last._replace(number=number + count)
+def _step(steps: Steps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
+    """One step, whether it has diverged, and the draw if it is due."""
+    alone = steps.ahead == 1
+    state = moved(steps.model, steps.parts, made.state, at(drawn, 0 if alone else offset))
+    code = code_of(state.sampler.position)
+    newly = (made.bad_step < 0) & (code > 0)
+    bad_step = jnp.where(newly, state.number - 1, made.bad_step)
+    bad_leaf = jnp.where(newly, code - 1, made.bad_leaf)
+    slot = (steps.phase + done + offset) // steps.thin
+    put = partial(_put_draw, steps, state, slot)
+    if alone:
+        due = (steps.phase + done + offset + 1) % steps.thin == 0
+        buffers = jax.lax.cond(due, put, lambda same: same, made.buffers)
+    else:
+        buffers = put(made.buffers)
+    return Made(made.done, state, buffers, bad_step, bad_leaf)
 
 
-def _unrolled(count: int, state: KernelState) -> int:
-    """How many steps of a loop of this length are written out: work at the end of one then merges with the next.
-
-    Of large networks one: those written out would read the counters of their noise from memory, all the same array.
-    """
-    if _tree.size(state.sampler.position) >= _tree.MANY_NORMALS:
-        return 1
-    return next((number for number in _UNROLL if count % number == 0), 1)
+def _put_draw(steps: Steps, state: KernelState, slot: Any, buffers: PyTree) -> PyTree:
+    return put_in(buffers, kept(steps.model, steps.parts, state, steps.keep_gradients), slot)
 
 
-def _draws_of(model: Posterior, parts: Parts, state: KernelState, count: int) -> Draws:
+def draws_of(model: Posterior, parts: Parts, state: KernelState, count: int) -> Draws:
     """The randomness of the next `count` steps, leaves (step, ...)."""
 
     def own(number: Array) -> Draws:
@@ -574,28 +438,33 @@ def _draws_of(model: Posterior, parts: Parts, state: KernelState, count: int) ->
     return jax.vmap(own)(state.number + jnp.arange(count))
 
 
-def _at(drawn: PyTree, number: Any) -> PyTree:
+def at(drawn: PyTree, number: Any) -> PyTree:
+    """The randomness of step `number` among those drawn together."""
     return jax.tree.map(lambda leaf: leaf[0 if leaf.shape[0] == 1 else number], drawn)
 
 
-def _kept(model: Posterior, parts: Parts, state: KernelState, keep_gradients: bool) -> PyTree:
+def kept(model: Posterior, parts: Parts, state: KernelState, keep_gradients: bool) -> PyTree:
     """What a draw keeps: position, gradient if requested, statistics, averages along the path if requested."""
     path = None if parts.sampler.known.averaging is None else state.sampler.path
     gradient = state.gradient.total if keep_gradients else None
-    stats = _stats(model, parts, state.sampler, state.gradient)
+    stats = stats_of(model, parts, state.sampler, state.gradient)
     return state.sampler.position, gradient, stats, path
 
 
-def _chunk(model: Posterior, buffers: PyTree, bad: tuple[Array, Array]) -> Chunk:
+def chunk_of(model: Posterior, buffers: PyTree, bad: tuple[Array, Array]) -> Chunk:
+    """The draws in the buffers, in the user's units."""
     positions, gradients, stats, path = buffers
     return Chunk(jax.vmap(model.constrain)(positions), gradients, stats, *bad, path)
 
 
-def _buffers(kept: PyTree, capacity: int) -> PyTree:
+def buffers_for(kept: PyTree, capacity: int) -> PyTree:
+    """Room for that many draws."""
     return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), kept)
 
 
-def _put(buffers: PyTree, kept: PyTree, slot: Array) -> PyTree:
+def put_in(buffers: PyTree, kept: PyTree, slot: Array) -> PyTree:
+    """The buffers with one more draw."""
+
     def one(buffer: Array, leaf: Array) -> Array:
         return jax.lax.dynamic_update_index_in_dim(buffer, leaf.astype(buffer.dtype), slot, 0)
 

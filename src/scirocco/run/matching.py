@@ -43,16 +43,23 @@ class Method(NamedTuple):
 def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
     """The plan of the stored run; raises an error for differences that the arguments alone show."""
     stored = open_stored(path)
-    record, reached = records.read(stored)
-    plan = _plan(record, reached, num_samples, method.reducers, stored.path)
-    stored_part(record, method.sampler, "sampler")
-    stored_part(record, method.estimator, "estimator")
+    with records.understood(stored.path):
+        record, reached = records.read(stored)
+        plan = _plan(record, reached, num_samples, method.reducers, stored.path)
+        stored_part(record, method.sampler, "sampler")
+        stored_part(record, method.estimator, "estimator")
     return plan
 
 
 def checked(request: Request, record: Record, reached: Progress) -> Request:
     """The request with the plan, sampler and estimator of the stored run; raises an error if it differs."""
-    path, left_out = os.path.abspath(os.fspath(cast(_Path, request.store))), request.left_out
+    path = os.path.abspath(os.fspath(cast(_Path, request.store)))
+    with records.understood(path):
+        return _checked(request, record, reached, path)
+
+
+def _checked(request: Request, record: Record, reached: Progress, path: str) -> Request:
+    left_out = request.left_out
     was, now = (
         {name: value for name, value in asked.items() if name not in left_out}
         for asked in (_asked(record, path), request.asked)
@@ -81,8 +88,9 @@ def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.R
     problem = setup.compose(
         request.model, source, request.sampler, request.estimator, request.plan.seed, request.devices
     )
-    _refuse_other_data(record, source, path)
-    position = _position(record, request.params)
+    with records.understood(path):
+        _refuse_other_data(record, source, path)
+        position = _position(record, request.params)
     _refuse_another_model(_difference(record, problem.model, position, records.probe_rows(source)), path)
     _warn_other_machine(record)
     scheme, table = problem.parts.scheme, problem.table
@@ -166,6 +174,11 @@ def stored_part(record: Record, given: Any, key: str) -> Any:
 def _position(record: Record, params: Params | None) -> PyTree:
     """Where the run started, in unconstrained coordinates."""
     leaves = [jnp.asarray(encoding.decode(leaf, "params")) for leaf in record.probe or []]
+    shapes = [tuple(leaf["shape"]) for leaf in (record.position or {}).values()]
+    if [leaf.shape for leaf in leaves] != shapes:
+        raise ValueError(
+            f"its start has the shapes {[leaf.shape for leaf in leaves]}, its parameters {shapes}"
+        )
     if params is None:
         return encoding.build(record.structure, leaves, exact=True)
     names = list(record.position or {})
@@ -185,19 +198,8 @@ def _refuse_other_data(record: Record, source: Any, path: str) -> None:
 
 def _difference(record: Record, model: Posterior, position: PyTree, rows: PyTree) -> str | None:
     """What distinguishes a model from that of the stored run; None if nothing does."""
-    if record.program is None:
-        return encoding.compare_models(record.model_values, encoding.old_model_values(model, position, rows))
     values = encoding.model_values(model, position, rows)
-    tolerance = _tolerance(record, position)
-    difference = encoding.compare_models(record.model_values, values, tolerance, tolerance)
-    changed = {change.split()[0] for change in _changes(record)}
-    if difference or changed & {
-        "backend",
-        "jax",
-        "scirocco",
-    }:  # another version may trace the same model otherwise
-        return difference
-    return None if encoding.program(model, position, rows) == record.program else "its program is another one"
+    return encoding.compare_models(record.model_values, values, _tolerance(record, position))
 
 
 def check_here(
@@ -206,9 +208,8 @@ def check_here(
     """Raise an error if the model has other values where the first chain is than it had when it came there."""
     if reached.model_values is None:
         return
-    tolerance = _tolerance(record, position)
     values = encoding.values_at(model, position, records.probe_rows(request.source))
-    difference = encoding.compare_models(reached.model_values, values, tolerance, tolerance)
+    difference = encoding.compare_models(reached.model_values, values, _tolerance(record, position))
     _refuse_another_model(difference, os.fspath(cast(_Path, request.store)))
 
 

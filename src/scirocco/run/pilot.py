@@ -26,6 +26,7 @@ from scirocco.data.batching import AllRows, Batching
 from scirocco.data.tables import Probed, full_sum
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
+from scirocco.estimators.base import next_pass
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, negative_log_posterior
 from scirocco.model import Model, without_value
@@ -301,7 +302,7 @@ def _measurement(
         feed.close()
         points = min(_POINTS, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
-    exact = not with_noise or (parts.estimator.next_pass(1, table.num_rows) == 1 and not table.whole)
+    exact = not with_noise or (next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole)
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
     return model, points, exact, thorough, bare, rows, position, factor, without_value(memory), own
 
@@ -350,7 +351,9 @@ def _noise_of_batch(
     context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
     estimator = parts.estimator
     if factor is not None and factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
-        if not estimator.needs_index:  # a table of the rows' gradients is in the parameters' own coordinates
+        if (
+            not estimator.traits.needs_index
+        ):  # a table of the rows' gradients is in the parameters' own coordinates
             return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[
                 0
             ].noise

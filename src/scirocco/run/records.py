@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -14,7 +15,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco._version import __version__
 from scirocco.data import ArraySource, Devices
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
 from scirocco.run.keeping import Keeping
 from scirocco.run.sinks import Kept
@@ -42,6 +43,23 @@ class Divergence(NamedTuple):
 
 
 _OPTIONAL = frozenset({"model_values", "certificate"})
+_FORMS: dict[str, type] = {
+    "configuration": dict,
+    "asked": dict,
+    "notes": dict,
+    "position": dict,
+    "params": dict,
+    "model_values": dict,
+    "report": dict,
+    "traces": dict,
+    "probe": list,
+    "reducers": list,
+}
+"""What the entries of a description are, where they are not None."""
+_LEAST = {"num_samples": 1, "num_burnin": 0, "thin": 1, "num_chains": 1, "first_chain": 0, "seed": 0}
+"""Whole numbers in the configuration, and the least of each."""
+_MOST_STEPS = 2**62
+"""Steps of a run; a larger number was not written by one."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +91,16 @@ class Progress:
     def from_json(cls, written: Mapping[str, Any]) -> Self:
         """What `to_json` wrote."""
         known = {name: written[name] for name in cls.__dataclass_fields__ if name in written}
+        for name in ("step", "draws", "num_samples"):  # of NaN no comparison holds: a run would never be done
+            if type(known[name]) is not int or not 0 <= known[name] < _MOST_STEPS:
+                raise ValueError(f"`{name}` is {known[name]!r}")
+        if not isinstance(known["status"], str) or not isinstance(known.get("timing", {}), dict):
+            raise TypeError(f"the status is {known['status']!r}")
+        for values in (known.get("model_values") or {}).values():
+            np.asarray(values, float)
+        known["steps_per_second"] = float(known.get("steps_per_second", 0.0))
         known["scores"] = [(int(step), dict(values)) for step, values in written["scores"]]
-        known["diverged"] = Divergence(*written["diverged"]) if written.get("diverged") else None
+        known["diverged"] = Divergence(*map(int, written["diverged"])) if written.get("diverged") else None
         return cls(**known)
 
 
@@ -101,8 +127,6 @@ class Record:
     params: dict[str, dict[str, Any]] | None = None
     model_values: Any = None
     """Values of the model at the point `probe` and others, by which another model is recognised."""
-    program: str | None = None
-    """A hash of the traced model; versions before 0.2 did not store it, and compared fewer values."""
     probe: list[Any] | None = None
     report: dict[str, Any] = field(default_factory=dict)
     """The results of the set-up."""
@@ -123,6 +147,20 @@ class Record:
         """Read what `to_json` of this version, or a version before 0.2, wrote."""
         names = cls.__dataclass_fields__.keys() - {"fitted"}
         known = {name: value for name, value in written.items() if name in names}
+        for name, kind in _FORMS.items():
+            if known.get(name) is not None and not isinstance(known[name], kind):
+                raise StoreError(
+                    f"`{name}` of a run is {known[name]!r:.60}, and cannot have been written by scirocco."
+                )
+        for name, least in _LEAST.items():
+            number = known["configuration"].get(name, least)
+            if number is not None and (type(number) is not int or not least <= number < _MOST_STEPS):
+                raise StoreError(
+                    f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco."
+                )
+        for values in (known.get("model_values") or {}).values():
+            np.asarray(values, float)
+        dict(known["configuration"].get("versions", {}))
         return cls(**known, fitted={name: value for name, value in written.items() if name not in names})
 
     @property
@@ -168,7 +206,29 @@ class Record:
 
 def read(stored: Stored | Store) -> tuple[Record, Progress]:
     """Read the description and the progress of a stored run."""
-    return Record.from_json(stored.record), Progress.from_json(stored.progress)
+    with understood(stored.path):
+        record, progress = Record.from_json(stored.record), Progress.from_json(stored.progress)
+        held = progress.draws
+        with contextlib.suppress(KeyError):
+            held = stored.draws("posterior")
+        if held != progress.draws:
+            raise ValueError(f"`draws` is {progress.draws}, but {held} are committed")
+    return record, progress
+
+
+@contextlib.contextmanager
+def understood(path: str) -> Iterator[None]:
+    """Documents that somebody else wrote may be of any form: an error of reading them is one of the store."""
+    try:
+        yield
+    except (SciroccoError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise StoreError(
+            f"the run in {path} is not as scirocco writes it ({type(error).__name__}: {reason}): its documents were "
+            "changed. `xarray.open_zarr(path, group='posterior')` may still read its draws."
+        ) from error
 
 
 def status_of(stored: Stored) -> str:
@@ -218,7 +278,6 @@ def make(problem: Problem, ready: Ready, request: Request, configuration: dict[s
         position=leaves_spec(position),
         params=leaves_spec(params),
         model_values=encoding.model_values(problem.model, point, rows),
-        program=encoding.program(problem.model, point, rows),
         probe=encoding.point(position),
         report=plain(ready.report),
         traces=trace_specs({name: jax.eval_shape(function, params) for name, function in traced}),
@@ -318,7 +377,7 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
     """The shapes and dtypes that one draw needs in the store."""
     model, position = problem.model, _shapes(state.sampler.position)
     params = jax.eval_shape(model.constrain, position)
-    stats = jax.eval_shape(lambda: loop._stats(model, problem.parts, state.sampler, state.gradient))
+    stats = jax.eval_shape(lambda: loop.stats_of(model, problem.parts, state.sampler, state.gradient))
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
         params if keeping.every else None,

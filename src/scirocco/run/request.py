@@ -138,7 +138,9 @@ def prepared(
             again, problem, own = prepared(again, near_mode=True)
             report = own.report | {"roundness": roundness}
             return again._replace(params=request.params), problem, own._replace(report=report)
-        if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
+        if (
+            ready.estimator.traits.is_exact and not request.estimator.traits.is_exact
+        ):  # rows in their own order
             method = ready.sampler, ready.estimator
             problem = setup.compose(request.model, request.source, *method, plan.seed, request.devices)
         if request.sampler.needs.trajectory and request.sampler.is_open:
@@ -253,7 +255,7 @@ def _driven(
     """Drive the session to its end; return the run, or raise an error that holds the draws so far."""
     parts = problem.parts
     # the start has the memory of before the first step, which other estimators have since updated with the chains
-    known = not ready.resumed and parts.estimator.keeps_one_sum
+    known = not ready.resumed and parts.estimator.traits.keeps_one_sum
     memory = ready.start.memory if known else None
     origin = Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory)
     try:

@@ -216,7 +216,7 @@ def sample(
     if sampler is None and estimator is None and devices is None and client is None:
         source = read_if_few(source)
     if sampler is None:
-        exact = estimator is None or estimator.is_exact
+        exact = estimator is None or estimator.traits.is_exact
         sampler = default_sampler(model, source if exact else None, params, devices)
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)

@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.precision import ShortSums, products_of
+from scirocco.estimators.precision import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Events, Gradient, Mover, Proposer, Sampler, Trajectory
@@ -98,7 +98,7 @@ class Together(Scheme):
         self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
     ) -> None:
         """Random sums cannot be kept; rows on several devices require an estimator that sums over devices."""
-        if model.takes_key and estimator.keeps_one_sum:
+        if model.takes_key and estimator.traits.keeps_one_sum:
             raise InvalidValueError(
                 f"{type(estimator).__name__} keeps one sum over all rows for the whole run; for random sums "
                 "(counts or a log likelihood that take a key) this is one random draw, and the chain would settle "
@@ -115,7 +115,11 @@ class Together(Scheme):
     def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
         """The estimator's work, at the mode if the sampler starts there."""
         estimator, target = parts.estimator, parts.target(model)
-        if not parts.sampler.needs.mode or estimator.finds_mode or not importlib.util.find_spec("optax"):
+        if (
+            not parts.sampler.needs.mode
+            or estimator.traits.finds_mode
+            or not importlib.util.find_spec("optax")
+        ):
             return estimator.prepare(target, table, position, key)
         mode = find_mode(model, table, position, key)
         prepared = estimator.prepare(target, table, mode.position, key)
@@ -143,8 +147,6 @@ class Together(Scheme):
         target = parts.target(model)
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
         summand = target.summand
-        if context.batch.by_columns and probe is None:
-            summand = ShortSums(summand)
         more: dict[str, PyTree] = {}
         if parts.sampler.needs.auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
@@ -178,7 +180,7 @@ class OneMove(Together):
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Unless the estimate is random beyond its batch."""
-        return not (parts.sampler.needs.curvature or model.takes_key or parts.estimator.needs_key)
+        return not (parts.sampler.needs.curvature or model.takes_key or parts.estimator.traits.is_random)
 
 
 @jax.tree_util.register_static
@@ -220,13 +222,18 @@ class BetweenEvents(Together):
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
         """The state after the events of a step, and the estimate there."""
-        summand, memory, estimator = parts.target(model).summand, state.memory, parts.estimator
+        summand, memory, left_out = (
+            parts.target(model).summand,
+            state.memory,
+            parts.estimator.traits.remainder,
+        )
+        assert left_out is not None  # `arguments.check_expansion`
         first = jnp.zeros((), jnp.int32)
 
         def remainder(position: Params, key: Key) -> Gradient:
             batch = parts.batching.take(parts.data, parts.batching.plan(key, first))
-            with products_of(estimator):
-                return known_gradient(estimator.remainder(summand, position, memory, batch))
+            with products_of(parts.estimator):
+                return known_gradient(left_out(summand, position, memory, batch))
 
         sampler = cast(Events, parts.sampler)
         moved = sampler.step(state.sampler, memory.expansion, remainder, draws.noise, state.number)

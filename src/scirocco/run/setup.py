@@ -92,7 +92,7 @@ def compose(
     arguments.check_auxiliary(sampler, estimator, spread)
     arguments.check_trajectory(model, sampler, estimator, resident and not spread)
     arguments.check_expansion(model, sampler, estimator, resident and not spread)
-    automatic = estimator.sampling == "auto"
+    automatic = estimator.traits.sampling == "auto"
     estimator = with_reference(sampler, estimator)
     if devices is not None and spread:
         return _spread(model, source, sampler, estimator, scheme, seed, devices)
@@ -106,7 +106,7 @@ def compose(
         arranged = jax.tree.map(to_device, batching.arrange(source.arrays, seed))
         parts = Parts(sampler, estimator, batching, arranged, scheme)
         return Problem(model, source, parts, Resident(arranged, batching))
-    table = Streamed(source, batching, automatic, estimator.needs_index)
+    table = Streamed(source, batching, automatic, estimator.traits.needs_index)
     return Problem(model, source, Parts(sampler, estimator, table.batching, None, scheme), table)
 
 
@@ -125,7 +125,7 @@ def _spread(
     devices: Devices,
 ) -> Problem:
     """Rows shared by several devices."""
-    if not estimator.can_spread:
+    if not estimator.traits.can_spread:
         who = sampler if sampler.needs.reference else estimator.core
         raise InvalidValueError(
             f"{type(who).__name__} requires all rows on one device. Only sc.Full, sc.Minibatch, "
@@ -169,7 +169,7 @@ def prepare(
         params = arguments.check_params(params)
         if not problem.parts.sampler.is_open:
             problem.parts.sampler.check_params(params, num_steps)
-        if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.finds_mode):
+        if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.traits.finds_mode):
             _compile_ahead(problem, params, key, free)
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
         if prepared.estimator is not None:
@@ -203,8 +203,8 @@ def _rebatched(problem: Problem, parts: Parts) -> Problem:
     """The problem with a table for the batches of these parts."""
     if not isinstance(problem.table, Streamed):
         return problem._replace(table=Resident(parts.data, parts.batching))
-    automatic = parts.estimator.sampling == "auto"
-    table = Streamed(problem.source, parts.batching, automatic, parts.estimator.needs_index)
+    automatic = parts.estimator.traits.sampling == "auto"
+    table = Streamed(problem.source, parts.batching, automatic, parts.estimator.traits.needs_index)
     return problem._replace(table=table)
 
 
@@ -220,7 +220,7 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
         Exception
     ):  # what is wrong with the user's functions is said where they are checked
         position = beside(table.data, model.unconstrain(params))
-        noise = not sampler.needs.trajectory and not problem.parts.estimator.is_exact
+        noise = not sampler.needs.trajectory and not problem.parts.estimator.traits.is_exact
         rows = some_rows(model, table, key)
         compile_ahead(newton.programs(model, table, position, rows) + metric.programs(model, table, position))
         if free:
@@ -282,7 +282,7 @@ def _resolved(
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
     if parts.sampler.needs.trajectory:
         return *_first_guess(density, parts, table, start, key), None
-    chooses = free and not parts.estimator.is_exact and parts.estimator.keeps_one_sum
+    chooses = free and not parts.estimator.traits.is_exact and parts.estimator.traits.keeps_one_sum
     scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
     if chooses:
         estimator, scales = defaults.with_best_batch(
@@ -296,7 +296,7 @@ def _resolved(
             model.row_cost(table.row_spec),
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
-        if estimator.is_exact:
+        if estimator.traits.is_exact:
             start = start._replace(memory=())
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
@@ -373,13 +373,13 @@ def count_scales(
     model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
 ) -> Reference:
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
-    if not estimator.core.is_uniform:
+    if not estimator.core.traits.is_uniform:
         raise InvalidValueError(
             "the automatic step size is based on the noise of plain batches, which does not apply to "
             f"{type(estimator.core).__name__}: set one, e.g. sc.SCIR(step_size=0.1)."
         )
     total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
-    many = estimator.rows_in_pass(table.num_rows)
+    many = table.num_rows if estimator.passes is None else estimator.passes.rows(table.num_rows)
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)
     return Reference(model.combine(position, total), variance, renewed)

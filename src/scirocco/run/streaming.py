@@ -13,6 +13,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data import Probed, Table
 from scirocco.estimators import full_sum
+from scirocco.estimators.base import next_pass
 from scirocco.model import Posterior, without_value
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
@@ -34,7 +35,7 @@ class StreamedParts:
 
     def next_pass(self, number: int) -> int | None:
         """The first estimate from `number` on that needs all rows."""
-        return self._parts.estimator.next_pass(number, self.table.num_rows)
+        return next_pass(self._parts.estimator, number, self.table.num_rows)
 
     @property
     def without_rows(self) -> Parts:
@@ -178,7 +179,9 @@ def _pass(
 ) -> tuple[Gradient, PyTree]:
     """The gradient at `position` from a pass over all rows (or many), and the memory after it."""
     table, target = streamed.table, streamed.without_rows.target(model)
-    many = streamed.without_rows.estimator.rows_in_pass(table.num_rows)
+    passes = streamed.without_rows.estimator.passes
+    assert passes is not None
+    many = passes.rows(table.num_rows)
     if many < table.num_rows:
         assert key is not None
         some = table.random_rows(many, jax.random.fold_in(key, 1), replace=False)
@@ -201,7 +204,9 @@ def _absorb(
     target: Posterior, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
 ) -> tuple[Gradient, PyTree]:
     total, tangent = sums
-    estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.needs.noise)
+    passes = parts.estimator.passes
+    assert passes is not None
+    estimate, memory = passes.absorb(total, position, memory, parts.sampler.needs.noise)
     if signs is None:
         return loop.as_gradient(target, position, target.combine(position, estimate.total), estimate), memory
     drive, image = jax.jvp(target.combine, (position, estimate.total), (signs, tangent))

@@ -15,6 +15,7 @@ import numpy as np
 from scirocco._tree import cited, pytree_dataclass
 from scirocco.diffusions import cir
 from scirocco.samplers import Gradient, Known, Mover, Needs, Reference, schedules
+from scirocco.simplex import _rules
 from scirocco.types import Array, Key, Params, PyTree
 
 LONGEST_STEP = 1.0
@@ -154,5 +155,5 @@ class SimplexSGRLD(Mover):
 def _reflected(log_theta: Array, shape: Array, step: Array, xi: Array) -> Array:
     theta = jnp.exp(log_theta)
     step = jnp.asarray(step, theta.dtype)
-    moved = jnp.abs(theta + step * (shape - theta) + jnp.sqrt(2.0 * step * theta) * xi)
+    moved = _rules.reflected(jnp)(theta, shape - theta, step, xi)
     return jnp.log(jnp.maximum(moved, jnp.finfo(theta.dtype).tiny))

@@ -13,12 +13,15 @@ from scirocco import _checks
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import Gradient, Mover, Needs, Reference, Renewals, schedules
+from scirocco.simplex import _rules
 from scirocco.simplex.scir import EXTRA_VARIANCE, LONGEST_STEP, step_for_variance, transition
 from scirocco.types import Array, Key, Params, PyTree
 
 _REFRESH_STEPS = 20
-_MARGIN = 2.0
 _LEAST_NOISE = 0.05
+"""Bound of what a correction changes: a factor of 20."""
+_NODES, _FEW_ROWS = 64, 24.0
+"""Values of a Poisson count of at most so many expected rows."""
 
 Numbers = Array | np.ndarray
 
@@ -72,7 +75,8 @@ class SCIRCV(Mover):
         Rows for a renewal; by default all.
     corrected
         Whether the bias that is left is removed from mean and variance (False: the process of the paper). θ then has
-        mean and variance a like Gamma(a, 1), up to errors of order Var(â)²/(a - 1)⁴; see `correction`. Requires
+        mean and variance a like Gamma(a, 1), to a few per cent where batches have only one or two of its rows, and
+        better otherwise; see `correction`. Requires
         observed counts and independent batches: `sc.Minibatch(n, sampling="without_replacement")`, the default then.
 
     Examples
@@ -162,14 +166,14 @@ class SCIRCV(Mover):
     def _corrected(
         self, key: Key, position: Params, gradient: Gradient, times: PyTree, rates: PyTree, number: Array
     ) -> Params:
-        """The transition with corrected shape and noise: that of θ/s with the shape (â + shift)/s."""
+        """The transition with corrected shape and noise: that of θ/s with the shape κâ/s."""
         assert gradient.reference is not None
         treedef = jax.tree.structure(position)
         leaves = (gradient.reference.total, gradient.reference.variance, self.sizes(position, number))
         parts = zip(*map(jax.tree.leaves, leaves), strict=True)
         found = [correction(self.parametrization, *part) for part in parts]
-        shift, scale = (jax.tree.unflatten(treedef, list(some)) for some in zip(*found, strict=True))
-        shapes = jax.tree.map(lambda a, d, s: jnp.maximum(a + d, 0.0) / s, gradient.total, shift, scale)
+        factor, scale = (jax.tree.unflatten(treedef, list(some)) for some in zip(*found, strict=True))
+        shapes = jax.tree.map(lambda a, k, s: k * a / s, gradient.total, factor, scale)
         scaled = jax.tree.map(lambda log, s: log - jnp.log(s), position, scale)
         moved = transition(key, scaled, shapes, times, rates)
         return jax.tree.map(lambda log, s: log + jnp.log(s), moved, scale)
@@ -192,36 +196,51 @@ def controlled(
 
 
 def correction(parametrization: int, reference: Array, variance: Array, step: Array) -> tuple[Array, Array]:
-    r"""Shift δ of the shape and scale s of the noise with which θ has mean and variance a in the limit.
+    r"""Factor κ of the shape and scale s of the noise with which θ has mean and variance a in the limit.
 
-    dθ = (â + δ - b̂θ) dt + √(2sθ) dW for a time t has, with e = e^(-b̂t) and g = (1 - e)/b̂, the recursions
+    dθ = (κâ - b̂θ) dt + √(2sθ) dW for a time t has, with e = e^(-b̂t) and g = (1 - e)/b̂, the recursions
 
-        m' = E[e] m + E[(â + δ) g],   V' = E[e²] V + s (2 E[eg] m + E[(â + δ) g²]) + Var(e m + (â + δ) g)
+        m' = E[e] m + κ E[âg],   V' = E[e²] V + s (2 E[eg] m + κ E[âg²]) + Var(em + κâg)
 
-    for independent batches (`theory.recursions`). m = a is a fixed point of the first for one δ, V = a of the second
-    for one s. The expectations are those over two points with the mean, the variance and the skewness of â (that of
-    a Poisson count), so that the error is of order Var(â)². s is at least 1/20: where the minibatch noise alone has
+    for independent batches (`theory.recursions`). m = a is a fixed point of the first for one κ, V = a of the second
+    for one s, whatever the distribution of â (`theory.correction`); κâ is never negative, unlike a shape with a shift.
+    Here the distribution is that of a Poisson count with the mean and the variance of â, if few of its rows are in a
+    batch, else two points with these moments and its skewness. s is at least 1/20: where the minibatch noise alone has
     more than the variance of the target (a step that is far too long), part of it is left.
     """
     step = jnp.asarray(step, reference.dtype)
-    sd = jnp.sqrt(jnp.maximum(variance, 0.0))
+
+    def add(number: Array, sums: Array) -> Array:
+        point, chance = _node(number, reference, variance)
+        times, rates, _ = controlled(parametrization, point, reference, variance, step)
+        gain = times * _mean_decay(rates * times)
+        lost, push = -jnp.expm1(-rates * times), point * gain
+        away = push - reference * lost  # of the end of a step that begins at a, from a, for κ = 1
+        terms = (lost, -jnp.expm1(-2.0 * rates * times), (1.0 - lost) * gain, push, push * gain)
+        return sums + chance * jnp.stack([*terms, away, away**2, away * push, push**2])
+
+    sums = jax.lax.fori_loop(0, _NODES, add, jnp.zeros((9, *reference.shape), reference.dtype))
+    lost, squares, slope, push, noise, away, away_squared, both, push_squared = sums
+    factor = jnp.clip(reference * lost / push, _LEAST_NOISE, 1.0 / _LEAST_NOISE)
+    more = factor - 1.0
+    moved = away_squared + 2.0 * more * both + more**2 * push_squared - (away + more * push) ** 2
+    scale = (reference * squares - moved) / (2.0 * reference * slope + factor * noise)
+    return factor, jnp.clip(scale, _LEAST_NOISE, 1.0 / _LEAST_NOISE)
+
+
+def _node(number: Array, reference: Array, variance: Array) -> tuple[Array, Array]:
+    """A value of â and its probability, see `correction`."""
+    spread = jnp.maximum(variance, 0.0)
+    rows = reference * reference / jnp.maximum(spread, 1e-30)
+    few = rows <= _FEW_ROWS
+    rows = jnp.where(few, rows, 1.0)
+    logs = number * jnp.log(rows) - rows - jax.scipy.special.gammaln(number + 1.0)
+    sd = jnp.sqrt(spread)
     skewness = jnp.minimum(sd / jnp.maximum(reference, 1e-6), 1e3)
-    root = jnp.sqrt(skewness**2 + 4.0)
-    chances = jnp.stack([(root - skewness), (root + skewness)]) / (2.0 * root)
-    points = reference + sd * 0.5 * jnp.stack([skewness + root, skewness - root])
-    times, rates, _ = controlled(parametrization, points, reference, variance, step)
-    decay, gain = jnp.exp(-rates * times), times * _mean_decay(rates * times)
-
-    def mean(values: Array) -> Array:
-        return jnp.sum(chances * values, axis=0)
-
-    lost = mean(-jnp.expm1(-rates * times))
-    shift = (reference * lost - mean(points * gain)) / mean(gain)
-    ends = decay * reference + (points + shift) * gain
-    moved = mean((ends - mean(ends)) ** 2)
-    noise = 2.0 * reference * mean(decay * gain) + mean((points + shift) * gain**2)
-    needed = reference * mean(-jnp.expm1(-2.0 * rates * times)) - moved
-    return shift, jnp.clip(needed / noise, _LEAST_NOISE, 1.0 / _LEAST_NOISE)
+    sign, root = jnp.where(number == 0, -1.0, 1.0), jnp.sqrt(skewness**2 + 4.0)
+    chance = jnp.where(number < 2, (root - sign * skewness) / (2.0 * root), 0.0)
+    point = reference + sd * 0.5 * (skewness + sign * root)
+    return jnp.where(few, number * reference / rows, point), jnp.where(few, jnp.exp(logs), chance)
 
 
 def _mean_decay(x: Array) -> Array:
@@ -239,12 +258,4 @@ def control_is_stable(
     shrinks θ by e^(-h) if the batch has the component, and lets it grow by e^(h/(a - 1)) if not. `xp` is the
     array module, for callers without JAX.
     """
-    excess = xp.maximum(reference - 1.0, 1e-6)
-    in_batch = xp.minimum(excess * excess / xp.maximum(variance, 1e-30), 1e6)
-    growth = 2.0 * step / excess
-    if parametrization == 2:
-        pull = in_batch * -xp.expm1(-2.0 * step / in_batch)
-        return (reference > 1.0) & (pull > _MARGIN * growth)
-    absent = xp.exp(-in_batch)
-    pull = (1.0 - absent) * -xp.expm1(-2.0 * step)
-    return (reference > 1.0) & (pull > _MARGIN * absent * xp.expm1(xp.minimum(growth, 50.0)))
+    return _rules.stable(xp)(parametrization, reference, variance, step)

@@ -187,11 +187,15 @@ def to_json(groups: dict[str, Group]) -> dict[str, Any]:
     }
 
 
+_MOST = 2**48
+"""The length of no axis of a run reaches this."""
+
+
 def from_json(content: Any, path: str) -> dict[str, Group]:
     """The layout in `run.json`; names that lead out of the folder and lengths below 1 raise an error."""
     try:
         out = {name: _group_from_json(name, entry) for name, entry in content.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise StoreError(
             f"{path} describes arrays that scirocco cannot have written ({error!r}). Nothing was read from them."
         ) from error
@@ -202,14 +206,14 @@ def _group_from_json(name: str, entry: dict[str, Any]) -> Group:
     if not _GROUP_NAME.fullmatch(name) or name.casefold() == INNER:
         raise ValueError(f"a group named {name!r}")
     num_chains, chunk_draws = int(entry["num_chains"]), int(entry["chunk_draws"])
-    if num_chains < 1 or chunk_draws < 1:
+    if not 1 <= num_chains < _MOST or not 1 <= chunk_draws < _MOST:
         raise ValueError(f"{num_chains} chains, {chunk_draws} draws in a chunk")
     columns = []
     for item in entry["variables"]:
         if not zarr.is_node_name(item["node"]) or item["node"] in ("chain", "draw"):
             raise ValueError(f"a folder named {item['node']!r}")
         shape = tuple(int(length) for length in item["shape"])
-        if any(length < 0 for length in shape):
+        if any(not 0 <= length < _MOST for length in shape):
             raise ValueError(f"a variable of shape {shape}")
         dtype = zarr.stored_dtype(item["stored_dtype"], item["name"])
         columns.append(Column(str(item["name"]), item["node"], shape, dtype, str(item["dtype"])))

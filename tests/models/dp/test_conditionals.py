@@ -29,9 +29,7 @@ def test_sticks(method: int, step: float, fresh: bool, seed: int) -> None:
     number = 12_000 if method != SGRLD else 24_000
     for place in range(number):
         words = np.array([seed, place], np.uint64)
-        logs = slice_kernels().move_sticks(
-            sticks, SIZES, 1.0, SIZES, 1.0, 4, ALPHA, method, step, fresh, words
-        )
+        logs = slice_kernels().move_sticks(sticks, SIZES, 1.0, SIZES, 4, ALPHA, method, step, fresh, words)
         share = sticks[:, 0] / sticks.sum(axis=1)
         if place % 16 == 0:
             np.testing.assert_allclose(logs, np.log1p(-share).sum(), rtol=1e-9)
@@ -51,7 +49,7 @@ def test_stick_of_a_tiny_concentration_keeps_its_logarithm(seed: int) -> None:
     for place in range(4000):
         words = np.array([seed, place], np.uint64)
         logs = slice_kernels().move_sticks(
-            np.ones((1, 2)), np.array([3]), 1.0, np.array([3]), 1.0, 1, 1e-5, GIBBS, 1.0, True, words
+            np.ones((1, 2)), np.array([3]), 1.0, np.array([3]), 1, 1e-5, GIBBS, 1.0, True, words
         )
         found.append([-1e-5 * logs])
     assert furthest(found, [1.0]) < 5.5

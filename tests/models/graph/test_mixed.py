@@ -107,7 +107,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("sampler", ["scir", "scir_cv"])
+@pytest.mark.parametrize("sampler", ["scir", "scir_cv_counts"])
 def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     """The mean of a CIR transition is linear in the counts, so that estimated counts do not change it."""
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
@@ -116,7 +116,7 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     chain = LangevinChain(
         net, units(net), PoissonPrior(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1)
     )
-    if sampler == "scir_cv":
+    if sampler == "scir_cv_counts":
         chain.reference = start[:, ::-1].copy()
         chain._refer()
     found = np.empty((4_000, K))

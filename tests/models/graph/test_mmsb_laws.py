@@ -219,7 +219,7 @@ def test_chains_that_continue_draw_the_communities_of_all_edges(seed):
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("sampler", ["scir", "scir_cv"])
+@pytest.mark.parametrize("sampler", ["scir", "scir_cv_counts"])
 def test_counts_of_roles_from_edges_and_pairs_without_one_are_unbiased(sampler, directed, seed):
     """The average over every choice of an edge and of a pair without one is the sum over all pairs, exactly."""
     form = BernoulliPrior(3, 0.7, 0.8, 2.0, True)
@@ -230,7 +230,7 @@ def test_counts_of_roles_from_edges_and_pairs_without_one_are_unbiased(sampler, 
     if not directed:
         chain.matrix = (chain.matrix + chain.matrix.T) / 2
     chain._tabulate()
-    if sampler == "scir_cv":
+    if sampler == "scir_cv_counts":
         chain.reference, chain.reference_matrix = rng.dirichlet([1.0] * 3, N), chain.matrix * 0.7
         chain._refer()
     top = chain.matrix.max()
@@ -270,7 +270,7 @@ def test_block_matrices_move_with_unbiased_counts(seed):
     """Estimated units of edges by the communities of both ends, and weights of a node of a directed network."""
     _, net = net_of(True, True)
     chain = LangevinChain(
-        net, units(net), GENERAL._replace(shape=20.0), N, seed, 0, method=Method("scir_cv", 0.4, 1)
+        net, units(net), GENERAL._replace(shape=20.0), N, seed, 0, method=Method("scir_cv_counts", 0.4, 1)
     )
     rng = np.random.default_rng([seed, 3])
     start, chain.matrix, chain.receive = (

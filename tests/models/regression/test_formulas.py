@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pickle
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -449,3 +450,75 @@ def test_an_offset_has_the_numbers_of_the_fit(tmp_path, quick_compiler, term):
         np.testing.assert_allclose(alone, wanted, rtol=1e-12)
     rest = model.predict(FRAME.assign(b=0.0)) - Design(f"0 + {term}", FRAME).matrix(FRAME)[:, 0]
     assert np.ptp(rest) < 1e-9
+
+
+# -- formulas that stand for too much ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("term", "words"),
+    [
+        ("I(9**9**9)", "an exponent is a number up to 100"),
+        ("I(x**(9**9))", "an exponent is a number up to 100"),
+        ("I(x**999999)", "an exponent is a number up to 100"),
+        ("I((9**99)**99)", "the base of a power is a number or has a column"),
+        ("I(x << 10**10)", "is not supported"),
+        ("I(1 << 9999999999)", "is not supported"),
+        ("C(x, levels=['a' * 10**10])", "plain numbers|only columns and numbers"),
+        ("x**99999999", "a power of terms is a whole number"),
+        ("x**x", "a power of terms is a whole number"),
+        ("(x+z+b)**30", "stands for .* products of columns"),
+        ("(x+z+b)^30", "stands for .* products of columns"),
+        ("((x+z+b)**9)**9", "stands for .* products of columns"),
+        ("*".join(f"I(x+{k})" for k in range(30)), "stands for .* products of columns"),
+        (":".join(["(x+z+b)"] * 30), "stands for .* products of columns"),
+        ("x" * 1_000_000, "at most 10,000 characters, got 1,000,0"),
+        ("+".join(["x"] * 10_000), "at most 10,000 characters"),
+        ("-" * 9000 + "x", "cannot be read"),
+        ("(" * 4000 + "x" + ")" * 4000, "cannot be read"),
+        ("bs(x, df=999999999)", "df of bs is at most 1000"),
+        ("bs(x, df=10**9)", "plain numbers"),
+        ("bs(x, degree=5000)", "degree of bs is at most 20"),
+        ("poly(x, 999999)", "the argument of poly is at most 20"),
+        ("offset(I(9**9**9))", "an exponent is a number up to 100"),
+        ("(I(9**9**9) | b)", "an exponent is a number up to 100"),
+    ],
+)
+def test_a_formula_that_would_never_end_is_refused_at_once(term, words):
+    frame = pd.DataFrame({"y": np.ones(9), "x": np.arange(9.0), "z": np.arange(9.0) ** 2, "b": np.arange(9)})
+    before = time.process_time()
+    for model in (LinearRegression, sc.models.GLMM):
+        if model is LinearRegression and "|" in term:
+            continue
+        with pytest.raises(InvalidValueError, match=words):
+            model(formula=f"y ~ x + {term}").fit(frame, progress=False)
+    assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "I(x**2)",
+        "I(2**z)",
+        "I(x**-0.5)",
+        "(x + z + b)**3",
+        "x*z*b",
+        "x:z + x/b",
+        "poly(x, 3, raw=True)",
+        "C(b, levels=['u', 'v'])",
+    ],
+)
+def test_ordinary_formulas_are_within_the_limits(term):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"x": rng.uniform(1, 2, 20), "z": rng.normal(size=20), "b": rng.choice(["u", "v"], 20)}
+    )
+    assert len(Design(term, frame).matrix(frame)) == 20
+
+
+def test_more_levels_than_memory_holds_are_refused():
+    frame = pd.DataFrame({"g": np.arange(100_000).astype(str), "y": np.ones(100_000)})
+    with pytest.raises(
+        InvalidValueError, match=r"column `g` has 100,000 levels. Use sc.models.GLMM with \(1 \| g\)"
+    ):
+        LinearRegression(formula="y ~ g").fit(frame, progress=False)

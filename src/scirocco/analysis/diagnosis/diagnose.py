@@ -233,7 +233,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "tuned": "tuning" in run.preparation,
         "own_loop": run.kind == OWN_LOOP,
         "num_rows": run.configuration.get("num_rows", 0),
-        "centred": estimator is not None and estimator.keeps_one_sum,
+        "centred": estimator is not None and estimator.traits.keeps_one_sum,
         "plain": estimator is not None and _remembers_nothing(estimator, run),
         "batch_size": None if estimator is None else estimator.batch_size,
     }

@@ -13,6 +13,7 @@ from scirocco import _tree
 from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
+from scirocco.estimators.base import around
 from scirocco.run import Run, encoding, pilot, setup
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
@@ -114,9 +115,9 @@ def _check(origin: Origin) -> None:
     """Raise an error if there is no gradient noise, or its distribution is not known."""
     if not origin.model.has_density:
         raise InvalidValueError("there is no gradient noise: the model has counts, not a log density.")
-    if origin.estimator.is_exact:
+    if origin.estimator.traits.is_exact:
         raise InvalidValueError("there is no gradient noise: every gradient is exact (all rows).")
-    if origin.estimator.learns:
+    if origin.estimator.traits.learns:
         raise InvalidValueError(
             f"gradient noise of {type(origin.estimator).__name__} depends on its memory along the run, which is "
             "not stored."
@@ -131,7 +132,7 @@ def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     if origin.memory is not None:
         return origin.memory
     # no need to search for the mode again
-    estimator = origin.estimator.around(origin.model.constrain(position))
+    estimator = around(origin.estimator, origin.model.constrain(position))
     return estimator.prepare(origin.model, table, position, key).memory
 
 

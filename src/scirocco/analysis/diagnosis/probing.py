@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
 from scirocco.analysis.stein import ksd
+from scirocco.estimators.base import around
 from scirocco.model import Model
 from scirocco.run import metric, pilot, setup
 from scirocco.run.result import Origin
@@ -53,13 +54,15 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     position = mean_of(some)
     memory = origin.memory
     if memory is None:
-        estimator = origin.estimator.around(model.constrain(position))  # no need to search for the mode again
+        estimator = around(
+            origin.estimator, model.constrain(position)
+        )  # no need to search for the mode again
         memory = estimator.prepare(model, problem.table, position, key).memory
     sampler = origin.sampler
     scales = pilot.scales_at(
         model, problem.parts, problem.table, memory, position, sampler.known.factor, key, thorough=True
     )
-    if origin.estimator.is_exact:
+    if origin.estimator.traits.is_exact:
         scales = scales._replace(noise=_tree.zeros_like(position))
     eps = schedules.step_sizes(sampler.step_size, position, num_steps // 2)
     one = np.ones(_tree.size(position), np.float32)

@@ -94,9 +94,9 @@ class Files(IndexDataCacheFile):
         self._save_index(self._load_index() | {key: name})
 
 
-def cached_for(file: str) -> Callable[[Callable[..., Any]], Any]:
-    """`cached` for the compiled code in the folder of `file`: the name includes a digest of that folder too."""
-    digest = _digest(file)
+def cached_for(*files: str) -> Callable[[Callable[..., Any]], Any]:
+    """`cached` for the compiled code in the folders of `files`: the name includes digests of these folders too."""
+    digest = "_".join(map(_digest, files))
 
     def keep(function: Callable[..., Any]) -> Any:
         function.__qualname__ += f"_{digest}"

@@ -15,7 +15,7 @@ from scirocco.run import loading, records, snapshot
 from scirocco.run.encoding import decode, encode
 from scirocco.run.records import Record
 from scirocco.run.result import Run
-from scirocco.store import Store, open_stored
+from scirocco.store import Store, Stored, open_stored
 
 Path = str | os.PathLike[str]
 _NOTE = "sc.models."
@@ -52,6 +52,11 @@ def read(name: str, words: str, path: Path, values: Sequence[type] = ()) -> Save
     `values` are the classes that its arguments may have.
     """
     stored = open_stored(path)
+    with records.understood(stored.path):
+        return _read_all(stored, name, words, path)
+
+
+def _read_all(stored: Stored, name: str, words: str, path: Path) -> Saved:
     record, progress = records.read(stored)
     if model_in(record) != name:
         raise InvalidTypeError(f"the run in {path} is not one of {words}.")

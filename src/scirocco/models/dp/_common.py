@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached_for, inlined, normal, stream
-from scirocco.diffusions.host._variates import factors, gamma, transition
+from scirocco.diffusions.host._random import cached_for, inlined, stream
+from scirocco.simplex import _moves
 
 _ROUNDS = 5
 _LEAST = 5  # bits of half a number: smaller networks generate only few of the permutations
 
 
-kept = cached_for(__file__)
+kept = cached_for(__file__, _moves.__file__)
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -59,39 +56,3 @@ def rows_at(first: int, num_rows: int, chunk: int, seed0: uint64, seed1: uint64,
             while found >= uint64(num_chunks):
                 found = _shuffled(found, half, keys)
         out[place] = np.int64(found) * chunk + position % chunk
-
-
-# -- compiled moves of one positive number, conditionally Gamma(shape), where shape may be an estimate
-
-
-GIBBS, SCIR, SCIR_CV, SGRLD = 0, 1, 2, 3
-
-
-@inlined
-def moved(
-    s0: uint64,
-    s1: uint64,
-    x: float,
-    shape: float,
-    reference: float,
-    pull: float,
-    method: int,
-    step: float,
-    plain: tuple[float, float],
-) -> tuple[Any, Any, float]:
-    """Return x after a step; `plain` are `factors(step, 1.0)`.
-
-    GIBBS: x ~ Gamma(shape).  SCIR: dx = (shape - x) dt + sqrt(2x) dW, exactly, over the time `step`.
-    SCIR_CV: dx = (shape - bx) dt + sqrt(2x) dW with b = (shape - 1)/(reference - 1), `reference` being the shape from
-    more rows; as SCIR if that is not above 1.  SGRLD: an Euler step of dx = (shape - x - pull) dt + sqrt(2x) dW,
-    reflected at 0, with the pull n x/Σx of all n counts: x/Σx has the same distribution, and no count changes Σx.
-    """
-    if method == GIBBS:
-        return gamma(s0, s1, shape)
-    if method == SGRLD:
-        s0, s1, z = normal(s0, s1)
-        return s0, s1, abs(x + step * (shape - x - pull) + math.sqrt(2.0 * step * x) * z)
-    ratio, scale = plain
-    if method == SCIR_CV and reference > 1.0:
-        ratio, scale = factors(step, max((shape - 1.0) / (reference - 1.0), -600.0 / step))
-    return transition(s0, s1, x, shape, ratio, scale)

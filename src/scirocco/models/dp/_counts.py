@@ -17,7 +17,8 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import called, inlined, stream
 from scirocco.diffusions.host._variates import factors, gamma
-from scirocco.models.dp._common import Arrays, moved
+from scirocco.models.dp._common import Arrays
+from scirocco.simplex._moves import moved
 
 TOGETHER = 16  # factors that are multiplied before magnitudes are checked: 10⁹ to this power is a double
 _SMALL = 1e-100
@@ -174,16 +175,23 @@ def advance(
     first: int,
     last: int,
 ) -> None:
-    """Move the variables of clusters k < num in the categories `first` to `last`; the shapes are a + scale * S_wk."""
+    """Move the variables of clusters k < num in the categories `first` to `last`; the shapes are a + scale * S_wk.
+
+    SGRLD has the pull n x/Σx of all n counts of a cluster: no count then changes Σx, which x/Σx does not depend on. The
+    variance of a count in a batch is at most `scale` times its expectation.
+    """
     gammas, shares, table, prior = parameters[0], parameters[1], clusters[2], clusters[3][0]
     totals, others = clusters[1], reference[2]
     plain = factors(max(step, 1e-300), 1.0)
     for w in range(first, last):
         s0, s1 = stream(seed[0], seed[1], uint64(w))
         for k in range(num):
-            shape, wanted = prior + scale * table[w, k], prior + reference_scale * others[w, k]
-            pull = scale * totals[k] * shares[w, k]
-            s0, s1, gammas[w, k] = moved(s0, s1, gammas[w, k], shape, wanted, pull, method, step, plain)
+            x, shape, count = gammas[w, k], prior + scale * table[w, k], reference_scale * others[w, k]
+            drift = shape - x - scale * totals[k] * shares[w, k]
+            wanted = prior + count if count > 0.0 else 0.0
+            s0, s1, gammas[w, k] = moved(
+                s0, s1, x, shape, drift, wanted, scale * count, method, step, 1.0, plain
+            )
 
 
 @called

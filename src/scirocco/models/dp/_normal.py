@@ -19,8 +19,9 @@ import numpy as np
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, inlined, normal, stream
-from scirocco.diffusions.host._variates import factors, gamma, transition
-from scirocco.models.dp._common import GIBBS, Arrays
+from scirocco.diffusions.host._variates import factors, gamma
+from scirocco.models.dp._common import Arrays
+from scirocco.simplex._moves import GIBBS, moved
 
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken
 _HALF_LOG_PI = 0.5 * math.log(math.pi)
@@ -152,7 +153,7 @@ def advance(
     """
     means, precisions = parameters[0], parameters[1]
     sizes, sums, squares, prior, rates = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
-    ratio, length = factors(max(step, 1e-300), 1.0)
+    plain = factors(max(step, 1e-300), 1.0)
     stays = 0.0 if method == GIBBS else math.exp(-step)
     for d in range(first, last):
         s0, s1 = stream(seed[0], seed[1], uint64(d))
@@ -160,10 +161,8 @@ def advance(
             kappa, shape = prior[0] + scale * sizes[k], prior[1] + 0.5 * scale * sizes[k]
             mean = scale * sums[d, k] / kappa
             rate = rates[d] + max(0.0, 0.5 * (scale * squares[d, k] - kappa * mean * mean))
-            if method == GIBBS:
-                s0, s1, g = gamma(s0, s1, shape)
-            else:
-                s0, s1, g = transition(s0, s1, precisions[d, k] * rate, shape, ratio, length)
+            now = precisions[d, k] * rate
+            s0, s1, g = moved(s0, s1, now, shape, 0.0, 0.0, 0.0, method, step, 1.0, plain)
             precision = max(g / rate, 1e-300)
             s0, s1, z = normal(s0, s1)
             spread = math.sqrt((1.0 - stays * stays) / (kappa * precision))

@@ -13,7 +13,7 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
-from scirocco.models.dp._common import GIBBS, Arrays, kept, moved
+from scirocco.models.dp._common import Arrays, kept
 from scirocco.models.dp._families import (
     advance,
     born,
@@ -22,6 +22,7 @@ from scirocco.models.dp._families import (
     rescale,
     settle,
 )
+from scirocco.simplex._moves import GIBBS, moved
 
 VECTOR = 8
 BLOCK = 256  # rows with one stream of random numbers: changing it changes the draws
@@ -41,7 +42,6 @@ def move_sticks(
     sizes: np.ndarray,
     scale: float,
     reference: np.ndarray,
-    reference_scale: float,
     num: int,
     alpha: float,
     method: int,
@@ -51,33 +51,27 @@ def move_sticks(
 ) -> float:
     """Move the two variables of each stick j < num, of shapes 1 + m_j and α + Σ_{l>j} m_l; return Σ log(1 - v_j).
 
-    `fresh_sums`: redraw the sum of the two, which v does not depend on, before the step.
+    m_j are `scale` times the `sizes` of a batch; `reference` are the sizes in all rows, which are known. `fresh_sums`:
+    redraw the sum of the two, which v does not depend on, before the step.
     """
     plain = factors(max(step, 1e-300), 1.0)
-    after, reference_after, logs = 0.0, 0.0, 0.0
+    after, whole_after, logs = 0.0, 0.0, 0.0
     for j in range(num - 1, -1, -1):
-        here, there = scale * sizes[j], reference_scale * reference[j]
+        here, whole = scale * sizes[j], float(reference[j])
         s0, s1 = stream(seed[0], seed[1], uint64(j))
         if fresh_sums:
             s0, s1, total = gamma(s0, s1, 1.0 + alpha + here + after)
             factor = total / max(sticks[j, 0] + sticks[j, 1], _FLOOR)
             sticks[j, 0] *= factor
             sticks[j, 1] *= factor
-        pull = (here + after) / (sticks[j, 0] + sticks[j, 1])
-        s0, s1, one = moved(
-            s0, s1, sticks[j, 0], 1.0 + here, 1.0 + there, pull * sticks[j, 0], method, step, plain
-        )
-        s0, s1, two = moved(
-            s0,
-            s1,
-            sticks[j, 1],
-            alpha + after,
-            alpha + reference_after,
-            pull * sticks[j, 1],
-            method,
-            step,
-            plain,
-        )
+        one, two = sticks[j, 0], sticks[j, 1]
+        pull = (here + after) / (one + two)
+        drift = 1.0 + here - one - pull * one
+        variance = scale * whole
+        s0, s1, one = moved(s0, s1, one, 1.0 + here, drift, 1.0 + whole, variance, method, step, 1.0, plain)
+        shape, wanted, drift = alpha + after, alpha + whole_after, alpha + after - two - pull * two
+        variance = scale * whole_after
+        s0, s1, two = moved(s0, s1, two, shape, drift, wanted, variance, method, step, 1.0, plain)
         log_two = math.log(max(two, _FLOOR))
         # may underflow, and α depends on its logarithm
         if method == GIBBS and alpha + after < 1.0:
@@ -88,7 +82,7 @@ def move_sticks(
         sticks[j, 0], sticks[j, 1] = max(one, _FLOOR), max(two, _FLOOR)
         logs += log_two - math.log(sticks[j, 0] + sticks[j, 1])
         after += here
-        reference_after += there
+        whole_after += whole
     return logs
 
 
@@ -128,7 +122,6 @@ def given_labels(
     sizes: np.ndarray,
     scale: float,
     reference: np.ndarray,
-    reference_scale: float,
     num: int,
     alpha: float,
     prior: np.ndarray,
@@ -141,9 +134,7 @@ def given_labels(
 
     α | v ~ Gamma(b₁ + num, b₂ - Σ log(1 - v_j)), if it has a prior (b₁ > 0).
     """
-    logs = move_sticks(
-        sticks, sizes, scale, reference, reference_scale, num, alpha, method, step, fresh_sums, seeds[0]
-    )
+    logs = move_sticks(sticks, sizes, scale, reference, num, alpha, method, step, fresh_sums, seeds[0])
     if prior[0] > 0.0:
         s0, s1 = stream(seeds[1, 0], seeds[1, 1], uint64(0))
         s0, s1, alpha = gamma(s0, s1, prior[0] + num)

@@ -34,11 +34,14 @@ from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import Array, Rows
 from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.samplers.schedules import Schedule
+from scirocco.simplex.scir_cv import control_is_stable
 
 if TYPE_CHECKING:
     from scirocco.models.dp.sharded import Shards
 
 _METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
+_ERRORS = 4.0
+"""Standard errors by which the count of a category is lowered before it gets control."""
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
 _TOO_MANY = 1 << 16
 
@@ -87,8 +90,9 @@ class Slices(MixtureChain):
         """Allocate `capacity` free components."""
         self.clusters = self.family.clusters(capacity)
         self._batch = self.clusters if self.keeps else self.family.clusters(capacity)
-        self._reference = self.family.clusters(capacity if self.settings.sampler == "scir_cv" else 1)
-        for free in (self.clusters, self._batch, self._reference):
+        size = capacity if self.settings.sampler == "scir_cv" else 1
+        self._reference, self._counted = self.family.clusters(size), self.family.clusters(size)
+        for free in (self.clusters, self._batch, self._reference, self._counted):
             collapsed_kernels().clear_all(self.data, free)
         self.sticks = np.ones((capacity, 2))
         self.weights = np.zeros(capacity)
@@ -96,7 +100,10 @@ class Slices(MixtureChain):
 
     def _grow(self) -> None:
         """Double the capacity."""
-        before = (self.clusters, self._reference, self.parameters, self.sticks, self.weights)
+        before = (
+            *(self.clusters, self._reference, self._counted, self.parameters),
+            *(self.sticks, self.weights),
+        )
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
             advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
@@ -105,11 +112,12 @@ class Slices(MixtureChain):
                 f"{advice}, or a prior with a smaller concentration."
             )
         self._allocate(2 * capacity)
-        for olds, news in zip(before[:3], (self.clusters, self._reference, self.parameters), strict=True):
+        after = (self.clusters, self._reference, self._counted, self.parameters)
+        for olds, news in zip(before[:4], after, strict=True):
             for old, new in zip(olds, news, strict=True):
                 if old.shape != new.shape:
                     new[..., : old.shape[-1]] = old
-        self.sticks[:capacity], self.weights[:capacity] = before[3:]
+        self.sticks[:capacity], self.weights[:capacity] = before[4:]
 
     def move(self) -> None:
         """One step; SCIR-CV takes a new reference if one is due."""
@@ -121,17 +129,15 @@ class Slices(MixtureChain):
         if not self.keeps:
             scale = self.labels.size / batch.size
             row_kernels(self.family.kind).tally(batch, self.data, self.labels, self._batch, self.num)
-        if refresh is not None:
-            row_kernels(self.family.kind).tally(
-                refresh, self.data, self.labels, self._reference, len(self.weights)
-            )
-        reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
         (by_sticks, stick_step), how = (self._method(sizes) for sizes in self._steps)
+        if refresh is not None:
+            self._refer(refresh, scale, how[1])
+        reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
         self._move_components(scale, reference, reference_scale, how, seeds[3])
         bounds = np.empty(batch.size)
         self.alpha, rest, lowest = kernels().given_labels(
             *(batch, self.labels, self.sticks, self.weights, bounds),
-            *(self._batch[0], scale, reference[0], reference_scale, self.num),
+            *(self._batch[0], scale, self.clusters[0], self.num),
             *(self.alpha, self._prior, by_sticks, stick_step, self.keeps, seeds[:3]),
         )
         known = self.num
@@ -144,8 +150,30 @@ class Slices(MixtureChain):
                 break
             self._grow()
         if self.settings.sampler == "scir_cv":  # new components have no reference yet
-            kernels().forget(self.data, self._reference, self.num, known)
+            for part in (self._reference, self._counted):
+                kernels().forget(self.data, part, self.num, known)
         self._label(batch, bounds, known, seeds[6])
+
+    def _refer(self, rows: Array, scale: float, step: float) -> None:
+        """Count the rows of a new reference; categories without control have no counts in it.
+
+        Whether a category has control may not depend on the error of its own reference: it would have control when it
+        is counted too often, and its mean would be too large, by e^(-1) if one row is enough. So the reference before
+        this one decides, unless a reference is of all rows, and by a count that is four standard errors lower.
+        """
+        size, factor = len(self.weights), self.labels.size / rows.size
+        counts = self._counted[2] if factor > 1.0 else None
+        if counts is None:
+            row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, size)
+            counts = self._counted[2]
+        low = factor * counts - _ERRORS * np.sqrt((factor - 1.0) * factor * counts)
+        prior = self._counted[3][0]
+        used = (low > 0) & control_is_stable(2, prior + low, scale * factor * counts, step, np)
+        if factor > 1.0:
+            row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, size)
+        for whole, kept in zip(self._counted[:2], self._reference[:2], strict=True):
+            kept[...] = whole
+        np.multiply(self._counted[2], used, out=self._reference[2])
 
     def _move_components(
         self,
@@ -214,7 +242,12 @@ class Slices(MixtureChain):
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
-        parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
+        parts = {
+            "cluster": self.clusters,
+            "reference": self._reference,
+            "counted": self._counted,
+            "parameter": self.parameters,
+        }
         return {
             "labels": self.labels,
             "concentration": np.array([self.alpha]),
@@ -231,7 +264,12 @@ class Slices(MixtureChain):
         self.labels = np.array(state["labels"], np.int32)
         self.alpha = float(state["concentration"][0])
         self.sticks[...] = state["sticks"]
-        parts = {"cluster": self.clusters, "reference": self._reference, "parameter": self.parameters}
+        parts = {
+            "cluster": self.clusters,
+            "reference": self._reference,
+            "counted": self._counted,
+            "parameter": self.parameters,
+        }
         for name, some in parts.items():
             for place, part in enumerate(some):
                 part[...] = state[f"{name}{place}"]

@@ -12,10 +12,12 @@ import math
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached_for, called, normal, stream, uniform
-from scirocco.diffusions.host._variates import factors, gamma, transition
+from scirocco.diffusions.host._random import cached_for, called, stream, uniform
+from scirocco.diffusions.host._variates import factors, gamma
+from scirocco.simplex import _moves
+from scirocco.simplex._moves import moved
 
-kept = cached_for(__file__)
+kept = cached_for(__file__, _moves.__file__)
 Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """First and second node of pairs that were not observed, their numbers by node, pointers to them."""
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -226,16 +228,19 @@ def langevin(
     shape: float,
     rate: float,
     spread: float,
+    drawn: np.ndarray,
+    noise: np.ndarray,
     most: int,
     step: float,
-    exact: bool,
+    method: int,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Move the weights of some nodes, with counts that are estimated from at most `most` edges of a node.
 
-    By the exact transition of dφ = (a - bφ) dt + sqrt(2φ) dW over the time step / b, or by an Euler step. With
-    `reference`, counts are `totals` at the reference plus an estimate of the difference. The estimated units by the
-    communities of both ends are added to `pairs`.
+    By a step of dφ = (a - bφ) dt + sqrt(2φ) dW over the time step / b, see `moved`. With `reference`, counts are
+    `totals` at the reference plus an estimate of the difference. SCIR-CV has counts of communities that were `drawn`
+    (N, K) for all edges, and the variance of an estimate is at most `noise` (N) times a count. The estimated units by
+    the communities of both ends are added to `pairs`.
     """
     weights, to, fro, _, _, matrix, receive = state
     old_weights, old_to, old_fro, _, _, old_matrix, _ = reference
@@ -267,14 +272,11 @@ def langevin(
         _expose(i, unseen, state, less, into, out)
         for k in range(num):
             a = max(shape + count[k], 1e-3 * shape)  # an estimate of a difference may be too small
-            b = rate + out[k]
-            time, value = step / b, weights[i, k]
-            if exact:
-                ratio, scale = factors(time, b)
-                s0, s1, value = transition(s0, s1, value, a, ratio, scale)
-            else:
-                s0, s1, z = normal(s0, s1)
-                value = abs(value + time * (a - b * value) + math.sqrt(2.0 * time * value) * z)
+            b, value, whole = rate + out[k], weights[i, k], drawn[i, k] if drawn.size else 0.0
+            wanted, plain = shape + whole if whole > 0.0 else 0.0, factors(step / b, b)
+            s0, s1, value = moved(
+                s0, s1, value, a, a - b * value, wanted, noise[i] * whole, method, step, b, plain
+            )
             less[k] = weights[i, k]
             weights[i, k] = max(value, 1e-200)
         if directed:
@@ -291,24 +293,23 @@ def move_matrix(
     matrix: np.ndarray,
     shapes: np.ndarray,
     rates: np.ndarray,
+    drawn: np.ndarray,
+    noise: float,
     step: float,
-    exact: bool,
+    method: int,
     symmetric: bool,
     seed: tuple[uint64, uint64],
 ) -> None:
-    """Move the entries of a block matrix as `langevin` moves weights."""
+    """Move the entries of a block matrix as `langevin` moves weights; `drawn` are shapes of the reference, or empty."""
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     num = matrix.shape[0]
     for k in range(num):
         for n in range(k if symmetric else 0, matrix.shape[1]):
             a, b, value = shapes[k, n], rates[k, n], matrix[k, n]
-            time = step / b
-            if exact:
-                ratio, scale = factors(time, b)
-                s0, s1, value = transition(s0, s1, value, a, ratio, scale)
-            else:
-                s0, s1, z = normal(s0, s1)
-                value = abs(value + time * (a - b * value) + math.sqrt(2.0 * time * value) * z)
+            wanted, plain = drawn[k, n] if drawn.size else 0.0, factors(step / b, b)
+            s0, s1, value = moved(
+                s0, s1, value, a, a - b * value, wanted, noise * wanted, method, step, b, plain
+            )
             matrix[k, n] = max(value, 1e-200)
             if symmetric:
                 matrix[n, k] = matrix[k, n]

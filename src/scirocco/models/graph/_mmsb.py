@@ -11,11 +11,13 @@ import math
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached_for, called, normal, stream, uniform
-from scirocco.diffusions.host._variates import factors, gamma, transition
+from scirocco.diffusions.host._random import cached_for, called, stream, uniform
+from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.models.graph._mixed import Unseen, pick
+from scirocco.simplex import _moves
+from scirocco.simplex._moves import moved
 
-kept = cached_for(__file__)
+kept = cached_for(__file__, _moves.__file__)
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """π (N, K), `to`, `fro`, the sums of these two over nodes, B."""
@@ -75,6 +77,62 @@ def _renew(i: int, state: State, inside: bool) -> None:
             fro[i, k] = into
 
 
+@called
+def _draw_roles(
+    i: int,
+    leaving: Rows,
+    entering: Rows,
+    unseen: Unseen,
+    state: State,
+    top: float,
+    marks: np.ndarray,
+    count: np.ndarray,
+    share: np.ndarray,
+    s0: uint64,
+    s1: uint64,
+) -> tuple[uint64, uint64]:
+    """Draw the roles of a node in its pairs, see `sweep`, and add them to `count`; `top` is max B, `share` is space."""
+    pi, to, fro, _, _, matrix = state
+    total, num = pi.shape
+    directed = fro.shape[0] > 0
+    for side in range(2 if directed else 1):
+        rows = leaving if side == 0 else entering
+        table = to if side == 0 else fro
+        pointers, ends, _ = rows
+        for e in range(pointers[i], pointers[i + 1]):
+            mass = 0.0
+            for k in range(num):
+                mass += pi[i, k] * table[ends[e], k]
+                share[k] = mass
+            s0, s1, u = uniform(s0, s1)
+            count[pick(u, share)] += 1.0
+        _mark(i, side, rows, unseen, directed, marks)
+        stamp, j = 2 * i + side + 1, -1
+        while True:
+            s0, s1, u = uniform(s0, s1)
+            gap = math.log(1.0 - u) / math.log1p(-top) if top < 1.0 else 0.0
+            if gap >= total:
+                break
+            j += 1 + int(gap)
+            if j >= total:
+                break
+            if marks[j] == stamp:
+                continue
+            while True:
+                s0, s1, u = uniform(s0, s1)
+                k = _choose(u, pi[i])
+                s0, s1, u = uniform(s0, s1)
+                n = _choose(u, pi[j])
+                s0, s1, u = uniform(s0, s1)
+                if u * top >= (matrix[k, n] if side == 0 else matrix[n, k]):
+                    count[k] += 1.0
+                    break
+                s0, s1, u = uniform(s0, s1)  # it would have been an edge: begin again
+                if u >= top:
+                    break
+    return s0, s1
+
+
 @kept
 def sweep(
     nodes: np.ndarray,
@@ -92,48 +150,12 @@ def sweep(
     Each pair without an edge is a candidate with the probability c = max B. Only candidates have roles, and become
     edges with the probability B / c. So the roles of a share c of the pairs are drawn, found by geometric gaps.
     """
-    pi, to, fro, _, _, matrix = state
-    total, num = pi.shape
-    directed, top = fro.shape[0] > 0, matrix.max()
+    pi, top, num = state[0], state[5].max(), state[0].shape[1]
     count, share = np.empty(num), np.empty(num)
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     for i in nodes:
         count[:] = concentration
-        for side in range(2 if directed else 1):
-            rows = leaving if side == 0 else entering
-            table = to if side == 0 else fro
-            pointers, ends, _ = rows
-            for e in range(pointers[i], pointers[i + 1]):
-                mass = 0.0
-                for k in range(num):
-                    mass += pi[i, k] * table[ends[e], k]
-                    share[k] = mass
-                s0, s1, u = uniform(s0, s1)
-                count[pick(u, share)] += 1.0
-            _mark(i, side, rows, unseen, directed, marks)
-            stamp, j = 2 * i + side + 1, -1
-            while True:
-                s0, s1, u = uniform(s0, s1)
-                gap = math.log(1.0 - u) / math.log1p(-top) if top < 1.0 else 0.0
-                if gap >= total:
-                    break
-                j += 1 + int(gap)
-                if j >= total:
-                    break
-                if marks[j] == stamp:
-                    continue
-                while True:
-                    s0, s1, u = uniform(s0, s1)
-                    k = _choose(u, pi[i])
-                    s0, s1, u = uniform(s0, s1)
-                    n = _choose(u, pi[j])
-                    s0, s1, u = uniform(s0, s1)
-                    if u * top >= (matrix[k, n] if side == 0 else matrix[n, k]):
-                        count[k] += 1.0
-                        break
-                    s0, s1, u = uniform(s0, s1)  # it would have been an edge: begin again
-                    if u >= top:
-                        break
+        s0, s1 = _draw_roles(i, leaving, entering, unseen, state, top, marks, count, share, s0, s1)
         mass = 0.0
         for k in range(num):
             s0, s1, g = gamma(s0, s1, count[k])
@@ -142,6 +164,23 @@ def sweep(
         for k in range(num):
             pi[i, k] = share[k] / mass
         _renew(i, state, inside)
+
+
+@kept
+def draw_roles(
+    leaving: Rows,
+    entering: Rows,
+    unseen: Unseen,
+    state: State,
+    marks: np.ndarray,
+    counts: np.ndarray,
+    seed: tuple[uint64, uint64],
+) -> None:
+    """Draw the roles of all nodes given memberships and B, and add them to `counts` (N, K)."""
+    top, share = state[5].max(), np.empty(counts.shape[1])
+    s0, s1 = stream(seed[0], seed[1], uint64(0))
+    for i in range(counts.shape[0]):
+        s0, s1 = _draw_roles(i, leaving, entering, unseen, state, top, marks, counts[i], share, s0, s1)
 
 
 @kept
@@ -154,7 +193,10 @@ def roles(
     marks: np.ndarray,
     seed: tuple[uint64, uint64],
 ) -> None:
-    """Draw the roles in all pairs, and count them by pairs with (`linked`) and without (`apart`) an edge (K, K)."""
+    """Draw the roles in all pairs, and count them by pairs with (`linked`) and without (`apart`) an edge (K, K).
+
+    Without `apart` (empty), only pairs with an edge.
+    """
     pi, to, fro, _, _, matrix = state
     total, num = pi.shape
     directed = fro.shape[0] > 0
@@ -177,7 +219,7 @@ def roles(
                 share[n] = mass
             s0, s1, u = uniform(s0, s1)
             linked[k, pick(u, share)] += 1
-        for j in range(0 if directed else i + 1, total):
+        for j in range(0 if directed else i + 1, total if apart.size else 0):
             if marks[j] == 2 * i + 1:
                 continue
             while True:
@@ -365,37 +407,43 @@ def move(
     concentration: float,
     most: int,
     num_pairs: int,
+    drawn: np.ndarray,
+    noise: np.ndarray,
+    weight: np.ndarray,
     step: float,
-    exact: bool,
+    method: int,
     linked: np.ndarray,
     exposed: np.ndarray,
     marks: np.ndarray,
     seed: tuple[uint64, uint64],
 ) -> None:
-    """Move π = θ / Σθ of some nodes by dθ = (a + n - θ) dt + sqrt(2θ) dW with estimated counts n.
+    """Move π = θ / Σθ of some nodes: a step of dθ = (a + n - θ) dt + sqrt(2θ) dW with estimated counts n, see `moved`.
 
-    By the exact transition over the time `step`, or by an Euler step.
+    SCIR-CV has counts of roles that were `drawn` (N, K), and the variance of an estimate is about `noise` (N) times a
+    count. SGRLD has the drift a + n - θ (1 + (Σn - w)/Σθ), with which counts do not move Σθ ~ Gamma(Ka + w), for any
+    `weight` w (N).
     """
     pi, top = state[0], state[5].max()
     tops = (top, reference[5].max() if reference[5].size > 0 else top)
     num = pi.shape[1]
     out = np.empty(num)
-    ratio, scale = factors(step, 1.0)
+    plain = factors(step, 1.0)
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     for i in nodes:
         s0, s1 = estimate(
             i, leaving, entering, unseen, state, reference, totals, inside, tops, most, num_pairs, out, linked, exposed,
             marks, s0, s1,
         )  # fmt: skip
-        mass = 0.0
+        mass, found, total = 0.0, 0.0, 0.0
+        for k in range(num):
+            found += out[k]
+            total += theta[i, k]
+        pull = 1.0 + (found - weight[i]) / total
         for k in range(num):
             a = max(concentration + out[k], 1e-3 * concentration)  # an estimate may be too small
-            value = theta[i, k]
-            if exact:
-                s0, s1, value = transition(s0, s1, value, a, ratio, scale)
-            else:
-                s0, s1, z = normal(s0, s1)
-                value = abs(value + step * (a - value) + math.sqrt(2.0 * step * value) * z)
+            value, whole = theta[i, k], drawn[i, k] if drawn.size else 0.0
+            wanted, drift = concentration + whole if whole > 0.0 else 0.0, a - pull * value
+            s0, s1, value = moved(s0, s1, value, a, drift, wanted, noise[i] * whole, method, step, 1.0, plain)
             theta[i, k] = max(value, 1e-200)
             mass += theta[i, k]
         for k in range(num):

@@ -22,8 +22,6 @@ from scirocco.models.graph.gibbs import Network, NodeChain, Prior, generator, se
 from scirocco.models.graph.poisson_chains import Method
 from scirocco.models.graph.starts import clusters, embedding
 
-_REFRESH = 20
-"""Passes between two references of control variates."""
 MOST_PAIRS = 3 * 10**7
 """Pairs of the largest network for the exact sampler."""
 _OFTEN = 10**6
@@ -206,6 +204,7 @@ class RoleLangevinChain(RoleChain):
     STATE = (
         *RoleChain.STATE,
         *("theta", "ones", "zeros", "linked", "exposed", "reference", "reference_matrix"),
+        *("drawn", "drawn_ones", "weight"),
     )
 
     def __init__(self, *given: Any, method: Method):
@@ -214,11 +213,12 @@ class RoleLangevinChain(RoleChain):
         self.theta, self.ones, self.zeros = np.empty((0, 0)), np.empty((0, 0)), np.empty((0, 0))
         self.linked, self.exposed = np.zeros((num, num)), np.zeros((num, num))
         self.reference, self.reference_matrix = np.empty((0, num)), np.empty((0, 0))
+        self.drawn, self.drawn_ones = np.empty((0, num)), np.empty((0, 0))
+        """Of SCIR-CV: roles of all nodes, and shapes of the edges of B, when they were last drawn."""
+        self.weight = np.ones(self.net.num_nodes)
+        """Of SGRLD: Σθ of a node has the shape K a plus this, about the number of its roles."""
+        self._noise, self._mean_noise = method.noise(self.net)
         self._refer()
-
-    @property
-    def _is_exact(self) -> bool:
-        return self.method.sampler != "sgrld"
 
     def begin(self) -> None:
         """The same, and where θ start."""
@@ -233,7 +233,7 @@ class RoleLangevinChain(RoleChain):
     def _spread(self) -> None:
         """θ of memberships and of B, on the scale on which they move."""
         size = 1.0 + self.net.degrees.sum(axis=1) + self.matrix.max() * self.net.num_nodes
-        self.theta = self.pi * size[:, None]
+        self.theta, self.weight = self.pi * size[:, None], size
         ones, zeros = self._matrix_shapes(None)
         free = (
             self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
@@ -242,9 +242,12 @@ class RoleLangevinChain(RoleChain):
 
     def _update(self, nodes: Array) -> None:
         form, net, method = self.form, self.net, self.method
-        if method.sampler == "scir_cv" and self.step % (_REFRESH * self.batches) == 0:
-            self.reference, self.reference_matrix = self.pi.copy(), self.matrix.copy()
-            self._refer()
+        if method.renews(self.step, self.batches):
+            if method.sampler == "scir_cv":
+                self._draw_reference()
+            else:
+                self.reference, self.reference_matrix = self.pi.copy(), self.matrix.copy()
+                self._refer()
         if self.step % self.batches == 0:
             self.linked, self.exposed = np.zeros_like(self.linked), np.zeros_like(self.exposed)
         kernels().move(
@@ -260,8 +263,11 @@ class RoleLangevinChain(RoleChain):
             form.shape,
             method.num_edges,
             method.num_pairs,
+            self.drawn,
+            self._noise,
+            self.weight,
             method.step_size,
-            self._is_exact,
+            poisson_chains.METHODS[method.sampler],
             self.linked,
             self.exposed,
             self._marks,
@@ -274,14 +280,14 @@ class RoleLangevinChain(RoleChain):
         ones, zeros = self._matrix_shapes(
             (self.linked + self.total_linked, self.exposed + self.total_exposed)
         )
-        move, step = poisson_chains.kernels().move_matrix, self.method.step_size
-        symmetric = self.form.general and not self.net.directed
-        for purpose, theta, shapes in (
-            (BlockPurpose.MATRIX, self.ones, ones),
-            (BlockPurpose.UNSEEN, self.zeros, zeros),
+        move, method = poisson_chains.kernels().move_matrix, poisson_chains.METHODS[self.method.sampler]
+        how = self._mean_noise, self.method.step_size, method, self.form.general and not self.net.directed
+        for purpose, theta, shapes, drawn in (
+            (BlockPurpose.MATRIX, self.ones, ones, self.drawn_ones),
+            (BlockPurpose.UNSEEN, self.zeros, zeros, np.empty((0, 0))),  # pairs without an edge have no noise
         ):
             words = seed_words(self.words(purpose))
-            move(theta, shapes, np.ones_like(shapes), step, self._is_exact, symmetric, words)
+            move(theta, shapes, np.ones_like(shapes), drawn, *how, words)
         self._set_matrix(self.ones / (self.ones + self.zeros))
 
     def _matrix_shapes(self, found: tuple[Array, Array] | None) -> tuple[Array, Array]:
@@ -303,6 +309,18 @@ class RoleLangevinChain(RoleChain):
         ones, zeros = self._shapes(linked, (1.0 - self.matrix) * pairs)
         least = 1e-3 * self.form.edges  # an estimate may be too small
         return np.maximum(ones, least), np.maximum(zeros, least)
+
+    def _draw_reference(self) -> None:
+        """Draw the roles of all nodes, and those at both ends of all edges."""
+        net, num, nobody = self.net, self.form.num, np.empty((0, 0), np.int64)
+        words = seed_words(self.words(BlockPurpose.START))
+        self.drawn, linked = np.zeros((net.num_nodes, num)), np.zeros((num, num), np.int64)
+        rows = net.leaving, net.entering, self._unseen
+        kernels().draw_roles(*rows, self._state, self._marks, self.drawn, words)
+        words = seed_words(self.words(BlockPurpose.DRAW))
+        kernels().roles(net.leaving, self._unseen, self._state, linked, nobody, self._marks, words)
+        linked = linked if net.directed else linked + linked.T
+        self.drawn_ones = self._shapes(linked, np.zeros((num, num)))[0]
 
     def _refer(self) -> None:
         """What follows from the reference of the control variates."""

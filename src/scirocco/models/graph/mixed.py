@@ -22,7 +22,7 @@ from scirocco.models.graph.memberships import Memberships
 from scirocco.models.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
 from scirocco.run.result import Run
 
-SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
+SAMPLERS = ("gibbs", "scir", "scir_cv", "scir_cv_counts", "sgrld")
 KINDS = ("assortative", "general")
 _MOST_COMMUNITIES, _MOST_UNITS = 2_000, 2 * 10**8
 """Most communities, and the largest sum of the weights of edges."""
@@ -63,9 +63,11 @@ class MixedMembership(Memberships):
         {"edges": c, "pairs": d} of the block matrix: a rate is worth c edges among d pairs. By default c = ½, and d
         such that the mean is the density of the network. Assortative, degree-corrected models have no block matrix.
     sampler
-        "gibbs": exact. "scir", "scir_cv", "sgrld": stochastic gradients from some edges of each node; approximate.
-        None: "gibbs", or "scir_cv" if the model is not degree-corrected and the network has more than 3 · 10⁷ pairs,
-        because exact draws of that model visit all pairs.
+        "gibbs": exact. "scir", "scir_cv", "scir_cv_counts", "sgrld": stochastic gradients from some edges of each node;
+        approximate. "scir_cv" is that of Barile & Nemeth: rates with which the mode is that of communities drawn for
+        all edges, once in 1/h passes. "scir_cv_counts" is SCIR with control variates of the counts, expected
+        communities at earlier weights. None: "gibbs", or "scir_cv_counts" if the model is not degree-corrected and the
+        network has more than 3 · 10⁷ pairs, because exact draws of that model visit all pairs.
     step_size, num_edges, num_pairs
         Of these samplers: h, in units of the relaxation time of a weight (0.3 by default), the largest number of
         edges of a node in a step (4 by default), and of pairs without an edge (8 by default; degree-corrected models
@@ -251,13 +253,13 @@ class MixedMembership(Memberships):
     def _method(self, graph: Graph) -> Method | None:
         """The sampler with stochastic gradients; None for the exact one."""
         large = not self.degree_corrected and graph.num_pairs > MOST_PAIRS
-        sampler = ("scir_cv" if large else "gibbs") if self.sampler is None else self.sampler
+        sampler = ("scir_cv_counts" if large else "gibbs") if self.sampler is None else self.sampler
         _checks.choice(sampler, "sampler", SAMPLERS)
         if sampler == "gibbs":
             if large:
                 raise InvalidValueError(
                     f'sampler="gibbs" without degree correction visits all pairs of nodes ({graph.num_pairs:,.0f}, '
-                    f'more than {MOST_PAIRS:,}): use sampler="scir_cv", or degree_corrected=True.'
+                    f'more than {MOST_PAIRS:,}): use sampler="scir_cv_counts", or degree_corrected=True.'
                 )
             for name in ("step_size", "num_edges", "num_pairs"):
                 if getattr(self, name) is not None:

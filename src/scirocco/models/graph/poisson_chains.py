@@ -24,9 +24,12 @@ from scirocco.models._core.chain import BlockPurpose
 from scirocco.models.graph.edges import Array
 from scirocco.models.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
 from scirocco.models.graph.starts import clusters, embedding
+from scirocco.simplex import tables as gammas
 
 _REFRESH = 20
-"""Passes between two references of control variates."""
+"""Passes between two references of control-variate counts."""
+METHODS = gammas.METHODS | {"scir_cv_counts": gammas.METHODS["scir"]}
+"""How the compiled kernels move variables, by sampler."""
 _LARGEST = 1e30
 """Sum of weights at which they have diverged."""
 _STATE = ("weights", "sums", "rate", "matrix", "receive", "fro", "entering")
@@ -71,6 +74,24 @@ class Method(NamedTuple):
     num_edges: int
     num_pairs: int = 0
     """Pairs without an edge of a node in a step, if their number matters."""
+
+    def renews(self, number: int, batches: int) -> bool:
+        """Whether a step begins with a new reference: of SCIR-CV once in the relaxation time of a weight."""
+        every = {"scir_cv": max(1, round(1.0 / self.step_size)), "scir_cv_counts": _REFRESH}
+        return self.sampler in every and number % (every[self.sampler] * batches) == 0
+
+    def noise(self, net: Network) -> tuple[Array, float]:
+        """Bounds of the variance of an estimated count over the count: of each node, and the mean over edges."""
+        ratio = np.zeros(net.num_nodes)
+        for pointers, _, units in (net.leaving, net.entering) if net.directed else (net.leaving,):
+            sizes, sources = np.diff(pointers), np.repeat(np.arange(net.num_nodes), np.diff(pointers))
+            total, squares = (np.bincount(sources, units**power, net.num_nodes) for power in (1, 2))
+            own = (
+                np.where(sizes > self.num_edges, sizes / self.num_edges, 0.0) * squares / np.maximum(total, 1)
+            )
+            ratio = np.maximum(ratio, own)
+        degrees = net.degrees.sum(axis=1)
+        return ratio, float(ratio @ degrees / max(degrees.sum(), 1))
 
 
 class Units(NamedTuple):
@@ -299,24 +320,26 @@ class MixedChain(NodeChain):
 class LangevinChain(MixedChain):
     """One chain without communities of edges: weights move with counts estimated from some edges of each node."""
 
-    STATE = (*_STATE, "pairs", "reference", "reference_matrix")
+    STATE = (*_STATE, "pairs", "reference", "reference_matrix", "drawn", "drawn_pairs")
 
     def __init__(self, *given: Any, method: Method):
         super().__init__(*given)
         self.method = method
         self.reference, self.reference_matrix = np.empty((0, 0)), np.empty((0, 0))
+        self.drawn, self.drawn_pairs = np.empty((0, self.form.num)), np.empty((0, 0))
+        """Of SCIR-CV: communities of all edges by node, and by both ends, when they were last drawn."""
+        self._noise, self._mean_noise = method.noise(self.net)
         self._refer()
-
-    @property
-    def _is_exact(self) -> bool:
-        return self.method.sampler != "sgrld"
 
     def _update(self, nodes: Array) -> None:
         method, general = self.method, self.form.general
-        if method.sampler == "scir_cv" and self.step % (_REFRESH * self.batches) == 0:
-            self.reference, self.reference_matrix = self.weights.copy(), self.matrix.copy()
-            self._refer()
-        if self.step % self.batches == 0:
+        if method.renews(self.step, self.batches):
+            if method.sampler == "scir_cv":
+                self._draw_reference()
+            else:
+                self.reference, self.reference_matrix = self.weights.copy(), self.matrix.copy()
+                self._refer()
+        if self.step % self.batches == 0 or self.pairs.dtype != np.float64:
             self.pairs = np.zeros((self.form.num, self.form.num) if general else (0, 0))
         kernels().langevin(
             nodes,
@@ -331,9 +354,11 @@ class LangevinChain(MixedChain):
             self.form.shape,
             self.rate,
             self.form.spread,
+            self.drawn,
+            self._noise,
             method.num_edges,
             method.step_size,
-            self._is_exact,
+            METHODS[method.sampler],
             seed_words(self.words(BlockPurpose.BLOCKS)),
         )
         check_finite(self.sums)
@@ -344,10 +369,21 @@ class LangevinChain(MixedChain):
             return
         shapes, rates = self._of_matrix(self.pairs + self.total_pairs)
         shapes = np.maximum(shapes, 1e-3 * self.form.edges)  # an estimate of a difference may be too small
+        drawn = self._of_matrix(self.drawn_pairs)[0] if len(self.drawn_pairs) else self.drawn_pairs
+        how = self._mean_noise, self.method.step_size, METHODS[self.method.sampler], not self.net.directed
         words = seed_words(self.words(BlockPurpose.MATRIX))
-        kernels().move_matrix(
-            self.matrix, shapes, rates, self.method.step_size, self._is_exact, not self.net.directed, words
-        )
+        kernels().move_matrix(self.matrix, shapes, rates, drawn, *how, words)
+
+    def _draw_reference(self) -> None:
+        """Draw the communities of all edges: weights that move towards their counts have the exact law, however long.
+
+        Expected counts would not do: weights would have too little variance between two references.
+        """
+        super()._recall(generator(self.words(BlockPurpose.START)))
+        self.drawn = self.counts.astype(np.float64)
+        pairs = self.pairs.astype(np.float64)
+        self.drawn_pairs = pairs if self.net.directed or not pairs.size else pairs + pairs.T
+        self.colours, self.others = None, np.empty(0, np.int16)
 
     def _refer(self) -> None:
         """What follows from the reference of the control variates."""

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
-from scirocco.diffusions import host
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco.models.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson, positive
@@ -38,7 +37,7 @@ from scirocco.models.hmm.gibbs import (
 from scirocco.models.hmm.own import Own
 from scirocco.models.hmm.series import Array
 from scirocco.samplers import schedules
-from scirocco.simplex.scir_cv import control_is_stable
+from scirocco.simplex import tables
 
 _WINDOW, _BATCH = 500, 10_000
 _STEPS = {"scir": 0.02, "scir_cv": 0.05}
@@ -281,10 +280,12 @@ class BufferedChain(Chain):
             words = seed[0], seed[1] * 4 + place
             x = self.parts[name]
             if self.known.sampler == "sgrld":
-                self.parts[name] = _euler(words, x, shape, counts[name].sum(axis=-1, keepdims=True), step)
+                self.parts[name] = tables.euler(
+                    words, x, shape, counts[name].sum(axis=-1, keepdims=True), step
+                )
             else:
                 known = self.reference.get(name), self.reference.get(f"{name}_variance")
-                self.parts[name] = _exact(words, x, shape, *known, step)
+                self.parts[name] = tables.moved(words, x, shape, step, *known, num_threads=1)
         emission, words = self.prior.emission, (seed[0], seed[1] * 4 + 3)
         if isinstance(emission, Poisson):
             count, total = emission.summed(sums.stats, self.coded)
@@ -367,34 +368,6 @@ def _shares(x: Array) -> Array:
     return found
 
 
-def _exact(
-    words: tuple[int, int],
-    x: Array,
-    shape: Array,
-    reference: Array | None,
-    variance: Array | None,
-    step: float,
-) -> Array:
-    """SCIR, or with a reference SCIR-CV: dx = (a - bx) dt + sqrt(2x) dW, b = (a - 1) / (reference - 1).
-
-    Components that are too rare for control variates, see `control_is_stable`, move by SCIR: most batches miss them,
-    and with b < 0 they would grow without bound.
-    """
-    rate = np.ones_like(x)
-    if reference is not None and variance is not None:
-        inside = control_is_stable(2, reference, variance, step, np)
-        rate[inside] = np.maximum((shape[inside] - 1.0) / (reference[inside] - 1.0), -600.0 / step)
-    return host.cir(words, x, shape, step, rate, num_threads=1)
-
-
-def _euler(words: tuple[int, int], x: Array, shape: Array, counts: Array, step: float) -> Array:
-    """SGRLD: an Euler step of dx = (a - x - n x/Σx) dt + sqrt(2x) dW, reflected at 0; n counts do not change Σx."""
-    rng = np.random.default_rng(list(words))
-    drift = shape - x - counts * _shares(x)
-    found: Array = np.abs(x + step * drift + np.sqrt(2.0 * step * x) * rng.standard_normal(x.shape))
-    return np.maximum(found, 1e-300)
-
-
 def _wishart(words: tuple[int, int], cover: Array, free: Array, psi: Array, step: float) -> Array:
     """Covariances whose inverses move by a diffusion with stationary distribution Wishart(free, psi⁻¹).
 
@@ -417,5 +390,5 @@ def _wishart(words: tuple[int, int], cover: Array, free: Array, psi: Array, step
 
 def _cir(words: tuple[int, int], x: Array, shape: Array, rate: Array, step: float) -> Array:
     """The diffusion with stationary distribution Gamma(shape, rate), over a time that is `step` in its own units."""
-    scaled = host.cir(words, x * rate, np.maximum(shape, 1e-3), step, num_threads=1)
+    scaled = tables.moved(words, x * rate, np.maximum(shape, 1e-3), step, num_threads=1)
     return np.maximum(scaled / rate, 1e-300)

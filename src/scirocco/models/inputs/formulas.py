@@ -18,6 +18,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.sizes import check_columns, check_numbers, check_size
 
 FUNCTIONS = frozenset(
     {"C", "I", "bs", "cc", "center", "cr", "cs", "exp", "log", "log10", "log2", "poly", "scale", "sqrt"}
@@ -33,8 +34,15 @@ _PARTS = (
     ast.keyword,
     ast.BinOp,
     ast.UnaryOp,
-    ast.operator,
-    ast.unaryop,
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Pow,
+    ast.UAdd,
+    ast.USub,
     ast.Tuple,
     ast.List,
 )
@@ -62,6 +70,8 @@ class Parsed(NamedTuple):
 
 def parse(formula: str) -> Parsed:
     """Split a formula into response, fixed effects, offset and group terms."""
+    if isinstance(formula, str):
+        check_size(formula)
     if not isinstance(formula, str) or formula.count("~") != 1:
         raise InvalidValueError(
             f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}."
@@ -164,20 +174,15 @@ class Design:
         sample: Mapping[str, list[Any]] | None = None,
         offset: str | Design | None = None,
     ):
-        formulaic = require("formulaic", "a formula")
+        made = _made_terms(formula)
         self.formula = formula
-        try:
-            made = formulaic.Formula(formula)
-        except Exception as error:
-            raise InvalidValueError(
-                f"the formula {formula!r} cannot be read: {_first_line(error)}"
-            ) from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
         labels, numbers = _uses(made)
         self._levels = labels - numbers
         self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
         if spec is None:
+            check_columns(made, {name: frame[name] for name in self.categories}, len(frame), formula)
             table = self._made(made, frame)
             spec = table.model_spec
             sample = _sample(frame, self.variables, self.categories)
@@ -263,6 +268,16 @@ class Design:
         return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
 
 
+def _made_terms(formula: str) -> Any:
+    """The terms of a formula of fixed effects, if they are few enough and have only what is supported."""
+    formulaic = require("formulaic", "a formula")
+    check_size(formula)
+    try:
+        return formulaic.Formula(formula)
+    except Exception as error:
+        raise InvalidValueError(f"the formula {formula!r} cannot be read: {_first_line(error)}") from error
+
+
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
@@ -282,6 +297,7 @@ def checked_names(formula: Any, text: str) -> list[str]:
                     names.append(expression)
                     continue
                 raise InvalidValueError(f"{expression!r} in the formula {text!r} cannot be read.") from error
+            check_numbers(tree, expression, text)
             called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
             for node in ast.walk(tree):
                 name = node.id if isinstance(node, ast.Name) else None
@@ -370,18 +386,12 @@ def _back(value: Any) -> Any:
 
 def used_columns(parsed: Parsed, weights: str | None = None, response: bool = True) -> list[str]:
     """All columns of the table that a formula uses, with the response and the weights or without."""
-    formulaic = require("formulaic", "a formula")
     names = [parsed.response, parsed.trials] if response else []
     names += [weights if response else None]
     names += [name for term in parsed.groups for name in term.factor.split(":")]
     offset = [] if parsed.offset is None else [f"0 + {parsed.offset}"]
     for text in (*offset, parsed.fixed, *(term.effects for term in parsed.groups)):
-        try:
-            names += checked_names(formulaic.Formula(text), text)
-        except InvalidValueError:
-            raise
-        except Exception as error:
-            raise InvalidValueError(f"the formula {text!r} cannot be read: {_first_line(error)}") from error
+        names += checked_names(_made_terms(text), text)
     return list(dict.fromkeys(name for name in names if name is not None))
 
 

@@ -15,7 +15,7 @@ from scirocco.models.lda.blocks import packed
 from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, ReferringTopics, Topics
-from scirocco.simplex.scir_cv import control_is_stable
+from scirocco.simplex.scir_cv import controlled
 from scirocco.types import Array
 
 
@@ -168,6 +168,5 @@ def _controlled(
 ) -> Array:
     shapes = beta + scale * counts
     variance = scale * jnp.maximum(reference - beta, 0.0)
-    used = control_is_stable(2, reference, variance, time, jnp)
-    rates = jnp.where(used, (shapes - 1.0) / jnp.where(used, reference - 1.0, 1.0), 1.0)
+    _, rates, _ = controlled(2, shapes, reference, variance, time)
     return cir(words, theta, shapes, time, rates)

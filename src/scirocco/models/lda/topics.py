@@ -11,8 +11,8 @@ import abc
 import numpy as np
 
 from scirocco.diffusions import host
+from scirocco.simplex import tables
 from scirocco.simplex.lazy import LazySCIR
-from scirocco.simplex.scir_cv import control_is_stable
 
 Arrays = dict[str, np.ndarray]
 _PIECE = 1 << 12
@@ -151,16 +151,9 @@ class ControlledTopics(ReferringTopics):
         """One step of all words."""
         shapes = np.full_like(self.theta, self.beta)
         shapes[words] += np.float32(scale) * counts
-        rates = self._rates(shapes, scale, time)
-        host.cir(seed, self.theta, shapes, time, rates, out=self.theta, num_threads=self.threads)
-
-    def _rates(self, shapes: np.ndarray, scale: float, time: float) -> np.ndarray:
-        """b̂ = (â - 1)/(a - 1) where control is stable, as for `SCIRCV`, with the variance of Poisson counts; or 1."""
-        variance = scale * np.maximum(self.reference - self.beta, 0.0)
-        used = control_is_stable(2, self.reference, variance, time, np)
-        return np.where(used, (shapes - 1.0) / np.where(used, self.reference - 1.0, 1.0), 1.0).astype(
-            np.float32
-        )
+        variance = scale * np.maximum(self.reference - self.beta, 0.0)  # of Poisson counts
+        known = self.reference, variance
+        tables.moved(seed, self.theta, shapes, time, *known, out=self.theta, num_threads=self.threads)
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω of all words at the current θ."""

@@ -23,6 +23,7 @@ from scirocco._random import Purpose, key_for
 from scirocco.cluster.tasks import check_wanted
 from scirocco.data import Resident, Table
 from scirocco.errors import InvalidValueError
+from scirocco.estimators.base import next_pass
 from scirocco.estimators.newton import beside
 from scirocco.model import Model
 from scirocco.run import loop
@@ -96,7 +97,7 @@ class Lanes:
         """Lanes per setting."""
         self._feed = arena.table.feed(key)
         estimator = arena.parts.estimator
-        if not arena.table.whole and estimator.next_pass(1, arena.table.num_rows) is not None:
+        if not arena.table.whole and next_pass(estimator, 1, arena.table.num_rows) is not None:
             raise InvalidValueError(
                 f"tuning on streamed or distributed data reads batches, but {type(estimator).__name__} makes passes "
                 "over all rows: tune with sc.ControlVariates or sc.Minibatch."

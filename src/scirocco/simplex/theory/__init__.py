@@ -8,15 +8,25 @@ from __future__ import annotations
 
 from scirocco.simplex.theory import papers
 from scirocco.simplex.theory.counts import Counts, variance_of_estimate
-from scirocco.simplex.theory.recursions import Moments, conditional_variance, inflation, moments, stationary
+from scirocco.simplex.theory.recursions import (
+    Correction,
+    Moments,
+    conditional_variance,
+    correction,
+    inflation,
+    moments,
+    stationary,
+)
 from scirocco.simplex.theory.steps import Transition, conditional_mgf, mgf, rates, transition
 
 __all__ = [
+    "Correction",
     "Counts",
     "Moments",
     "Transition",
     "conditional_mgf",
     "conditional_variance",
+    "correction",
     "inflation",
     "mgf",
     "moments",

@@ -213,6 +213,52 @@ def inflation(process: str, counts: Counts, step_size: float, parametrization: i
     return stationary(process, counts, step_size, parametrization).variance / counts.mean
 
 
+class Correction(NamedTuple):
+    """Factor κ of the shape and scale s of the noise of a corrected step."""
+
+    factor: float
+    scale: float
+
+
+def correction(counts: Counts, step_size: float, parametrization: int = 2) -> Correction:
+    """κ and s with which dθ = (κâ - b̂θ) dt + √(2sθ) dW has mean and variance a in the limit, exactly.
+
+    The fixed points m = a and V = a of the recursions with âκ for â and noise s,
+
+        κ = a (1 - E[e]) / E[âg],    s = (a (1 - E[e²]) - Var(ea + κâg)) / (2a E[eg] + κ E[âg²]),
+
+    so κ > 0 if E[e] < 1, and there is a process if s > 0: the batches alone must not make more variance than the target
+    has. Without control (a <= 1) κ = 1 and s = 1 - tanh(h/2) Var(â)/a. `sc.SCIRCV(corrected=True)` uses an
+    approximation of the distribution of â.
+
+    Parameters
+    ----------
+    counts
+        The distribution of the estimate â of this component.
+    step_size
+        h, one number.
+    parametrization
+        1 or 2.
+
+    Examples
+    --------
+    >>> from scirocco.simplex import theory
+    >>> counts = theory.Counts.hypergeometric(0.1, count=100, num_rows=1000, batch_size=10)
+    >>> factor, scale = theory.correction(counts, 0.5)
+    >>> round(factor, 3), round(scale, 3)
+    (0.998, 0.68)
+    """
+    positive(step_size, "step_size")
+    step, a = _Step.of(counts, float(step_size), parametrization), counts.mean
+    factor = a * (1.0 - step.decay) / step.push
+    ends = (
+        step.variance_of_decay * a * a + 2 * factor * step.covariance * a + factor**2 * step.variance_of_push
+    )
+    return Correction(
+        factor, (a * (1.0 - step.decay_squared) - ends) / (step.slope * a + factor * step.noise)
+    )
+
+
 def exact_moments(theta0: float, shape: float, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of the exact process after some time."""
     left, gone = np.exp(-elapsed), -np.expm1(-elapsed)
