@@ -19,6 +19,7 @@ RNG = np.random.default_rng(3)
 TABLE = pd.DataFrame(RNG.normal(size=(40, 2)), columns=["wide", "high"])
 TABLE["kind"] = np.where(TABLE["wide"] > 0, "large", "small")
 TABLE["weight"] = TABLE["high"] + RNG.normal(size=40)
+TABLE["herd"] = np.arange(40) % 5
 X = TABLE[["wide", "high"]]
 
 
@@ -44,6 +45,10 @@ CASES = {
         sc.models.LogisticRegression(**SHORT), (X, TABLE["kind"]), TABLE, ["class", "P(large)", "P(small)"]
     ),
     "LinearRegression": Case(sc.models.LinearRegression(**SHORT), (X, TABLE["weight"]), TABLE, MEANS),
+    "GLMM": Case(sc.models.GLMM("weight ~ wide + (1 | herd)", **SHORT), (TABLE,), TABLE, MEANS),
+    "GaussianMixture": Case(
+        sc.models.GaussianMixture(2, num_burnin=10, **SHORT), (X,), TABLE, ["component", "probability"]
+    ),
 }
 
 
@@ -74,3 +79,28 @@ def test_a_run_is_shown_and_has_no_predictions(place, say, tmp_path):
     assert (status, out) == (2, "") and "not a fitted model" in err
     status, _, err = say("hmm", "show", place.run)
     assert status == 2 and "is not one of a hidden Markov model" in err
+
+
+@pytest.mark.parametrize("name", ["CorrelatedTopics", "DynamicTopics"])
+def test_topics_of_documents_are_predicted(name, say, tmp_path):
+    """By the words of the fit; the times of documents are a column of the table."""
+    pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
+    words = [["sun moon star comet", "cow horse sheep goat"][k % 2] + " " + "and"[: k % 3] for k in range(40)]
+    table = pd.DataFrame({"body": words, "year": 2000 + np.arange(40) % 3})
+    table.to_csv(tmp_path / "texts.csv", index=False)
+    timed = name == "DynamicTopics"
+    getattr(sc.models, name)(2, num_chains=1, num_samples=10).fit(
+        tmp_path / "texts.csv",
+        *(["year"] if timed else []),
+        column="body",
+        num_epochs=10,
+        store=tmp_path / "run",
+        progress=False,
+    )
+    words = ["--column", "body", *(["--times", "year"] if timed else []), "--out", tmp_path / "shares.csv"]
+    status, _, err = say("predict", tmp_path / "run", tmp_path / "texts.csv", *words)
+    assert status == 0, err
+    found = pd.read_csv(tmp_path / "shares.csv")
+    assert list(found.columns) == ["topic_0", "topic_1"] and len(found) == 40
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
+    assert json.loads(say("show", tmp_path / "run", "--json")[1])["num_draws"] == 5

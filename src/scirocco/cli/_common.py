@@ -43,7 +43,7 @@ EPOCHS = typer.Option("--epochs", help="Length of the run in passes over the dat
 STEPS = typer.Option("--steps", min=1, help="Length of the run in batches.")
 SECONDS = typer.Option("--seconds", help="Length of the run in seconds of wall time.")
 DRAWS = typer.Option("--draws", min=1, help="Posterior draws to keep per chain.")
-CHAINS = typer.Option("--chains", min=1, help="Independent chains; 4 by default.")
+CHAINS = typer.Option("--chains", min=1, help="Independent chains; R-hat compares them.")
 BATCH_SIZE = typer.Option("--batch-size", min=1, help="Rows (observations, nodes, documents) per step.")
 SEED = typer.Option("--seed", min=0, help="Random seed of the chains.")
 THREADS = typer.Option("--threads", min=1, help="Number of threads; all cores by default.")
@@ -119,7 +119,10 @@ def cell(row: Any, name: str) -> str:
     """A value of a table, with the interval in its columns `name_low` and `name_high`, if there is one."""
     if f"{name}_low" in row:
         return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
-    return str(row[name])
+    value = row[name]
+    if isinstance(value, str):
+        return value
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:.3g}"
 
 
 def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:

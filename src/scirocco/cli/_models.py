@@ -11,10 +11,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar, get_type_hints
 
+from scirocco._console import print_wrapped
 from scirocco.cli import _common
 from scirocco.cli._common import JSON, RUN, print_json, say, typer, write_whole
 from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
@@ -29,45 +30,58 @@ _MOST_ROWS = 30
 class Fitting(NamedTuple):
     """The options that all `fit` commands have."""
 
-    out: Path
+    out: Any
+    """The folder of the run."""
     length: _common.Length
     settings: dict[str, Any]
     """Arguments of the constructor that were given."""
     resume: bool
     overwrite: bool
     as_json: bool
+    is_kept: bool = True
+    """Whether the folder remains when the command has ended."""
 
-    def check(self, data: Path) -> None:
+    def check(self, data: Path | None) -> None:
         """Reject what cannot work, before anything slow is imported or read."""
-        _common.check_source(data)
+        if data is not None:
+            _common.check_source(data)
         _common.check_fit(self.out, self.length, self.resume, self.overwrite)
 
     def say(self, text: str) -> None:
-        """Print a line for readers."""
-        if not self.as_json:
-            say(text, flush=True)
+        """Print a message for readers: to stderr if stdout is JSON."""
+        if self.as_json:
+            say(text, file=sys.stderr, flush=True)
+        else:
+            print_wrapped(text)
+            sys.stdout.flush()
 
     def run(self, model: Any, *data: Any, **own: Any) -> None:
-        """Fit the model, then show it; say how to resume if it was interrupted."""
+        """Fit the model, then show it."""
+        interrupted = self.sample(model, *data, **own)
+        self.end(shown_of(type(model).__name__)(open_fit(self.out)), interrupted)
+
+    def sample(self, model: Any, *data: Any, **own: Any) -> bool:
+        """Fit the model; whether it was interrupted. Without draws there is nothing to show, and the command ends."""
+        session = {"store": self.out, "resume": self.resume, "overwrite": self.overwrite}
         try:
             with ending_with_its_draws():
-                model.fit(
-                    *data,
-                    **own,
-                    **self.length._asdict(),
-                    store=self.out,
-                    resume=self.resume,
-                    overwrite=self.overwrite,
-                )
-            interrupted = model.run_.status == "interrupted"
+                model.fit(*data, **own, **self.length._asdict(), **session)
         except KeyboardInterrupt:
             if not _common.interrupted_early(self.out):
                 raise
-            interrupted = True
+            self._stop()
+        return bool(model.run_.status == "interrupted")
+
+    def end(self, found: Shown, interrupted: bool) -> None:
+        """Show what was found; say how to resume if the run was interrupted."""
+        finish_show(Showing(self.out, 0.9, self.as_json), found)
         if interrupted:
-            say(_common.how_to_resume(self.out), file=sys.stderr if self.as_json else sys.stdout)
-            raise typer.Exit(INTERRUPTED)
-        finish_show(Showing(self.out, 0.9, self.as_json), shown_of(type(model).__name__)(open_fit(self.out)))
+            self._stop()
+
+    def _stop(self) -> NoReturn:
+        if self.is_kept:
+            self.say(_common.how_to_resume(self.out))
+        raise typer.Exit(INTERRUPTED)
 
 
 def fit_options(
@@ -196,9 +210,9 @@ def finish_predict(options: Predicting, found: Predicted) -> None:
 # -- commands from functions -------------------------------------------------------------------------------------------
 
 
-def fit_command(app: Any, without: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Decorator: `fit(fitting, ...)` as a command with the common options, except those `without`."""
-    return _command(app, "fit", fit_options, lambda fitting: fitting, lambda fitting, found: None, without)
+def fit_command(app: Any, **fixed: Any) -> Callable[[F], F]:
+    """Decorator: `fit(fitting, ...)` as a command with the common options, except those with a fixed value."""
+    return _command(app, "fit", fit_options, lambda fitting: fitting, lambda fitting, found: None, fixed)
 
 
 def show_command(app: Any, group: str = "") -> Callable[[F], F]:
@@ -237,20 +251,20 @@ def _command(
     options: Callable[..., Any],
     begin: Callable[[Any], Any],
     finish: Callable[[Any, Any], None],
-    without: tuple[str, ...] = (),
+    fixed: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]:
     """Decorator: a command with the parameters of `options` and of the function, except its first, from `begin`."""
 
     def register(function: F) -> F:
         own = dict(list(inspect.signature(function).parameters.items())[1:])
         common = dict(inspect.signature(options).parameters)
-        for each in without:
+        for each in fixed or {}:
             del common[each]
         order = [*(key for key in common if key == "run"), *own, *(key for key in common if key != "run")]
         hints = get_type_hints(options, include_extras=True) | get_type_hints(function, include_extras=True)
 
         def run(**given: Any) -> None:
-            asked = options(**{key: given.pop(key) for key in common})
+            asked = options(**(fixed or {}), **{key: given.pop(key) for key in common})
             finish(asked, function(begin(asked), **given))
 
         run.__doc__, run.__name__ = function.__doc__, function.__name__

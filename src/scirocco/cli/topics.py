@@ -11,6 +11,7 @@ import numpy as np
 
 from scirocco.cli import _common, topics_fit, topics_tables
 from scirocco.cli._common import JSON, drafted, print_json, say, typer
+from scirocco.cli._models import Fitting, Opened, Shown, chosen, fit_command, open_fit, show_command
 from scirocco.errors import InvalidValueError
 
 _NAMES = ("mean", "low", "high")
@@ -30,8 +31,9 @@ _COLUMN = typer.Option("--column", metavar="NAME", help="The column of a table t
 _ENCODING = typer.Option("--encoding", metavar="NAME", help="Encoding of text files and tables.")
 
 
-@topics_app.command("fit")
-def topics_fit_command(
+@fit_command(topics_app, out=None)
+def fit(
+    fitting: Fitting,
     corpus: Annotated[
         Path | None,
         typer.Argument(
@@ -108,29 +110,10 @@ def topics_fit_command(
             "--preset", metavar="NAME", help="Settings of a paper: patterson2013, baker2018, barile2024."
         ),
     ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=1, help="Documents per batch.")
-    ] = None,
     step_size: Annotated[
         float | None,
         typer.Option("--step-size", help="For samplers without memory; by default chosen from the corpus."),
     ] = None,
-    epochs: Annotated[
-        float | None,
-        typer.Option(
-            "--epochs", help="Length of the run in passes (default: 20 to 400, about 150 million tokens)."
-        ),
-    ] = None,
-    steps: Annotated[int | None, _common.STEPS] = None,
-    seconds: Annotated[float | None, _common.SECONDS] = None,
-    chains: Annotated[
-        int | None, typer.Option("--chains", min=1, help="Independent chains (2); R-hat compares them.")
-    ] = None,
-    draws: Annotated[int | None, _common.DRAWS] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Random seed of the chains and of the held-out documents.")
-    ] = 0,
-    threads: Annotated[int | None, _common.THREADS] = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -151,47 +134,32 @@ def topics_fit_command(
             help="Start from the topics of this run; CORPUS has all documents, earlier and new.",
         ),
     ] = None,
-    resume: Annotated[bool, _common.RESUME] = False,
-    overwrite: Annotated[bool, _common.OVERWRITE] = False,
-    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Fit a topic model and store its draws in the folder RUN as it runs, so that they survive Ctrl-C or a crash.
 
     Example: scirocco topics fit docword.kos.txt.gz --topics 50 --chains 2 --out kos
     """
-    options = {
-        "num_topics": num_topics,
-        "alpha": alpha,
-        "beta": beta,
-        "sampler": sampler,
-        "batch_size": batch_size,
-        "step_size": step_size,
-        "num_chains": chains,
-        "num_samples": draws,
-        "num_threads": threads,
-        "device": device,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = chosen(
+        num_topics=num_topics, alpha=alpha, beta=beta, sampler=sampler, step_size=step_size, device=device
+    )
     words = topics_fit.Words(vocabulary, min_documents, max_share, column, encoding, language, ngrams)
+    guiding = topics_fit.Guiding(seed_words, seed_weight, labels)
     topics_fit.run(
         topics_fit.Request(
-            *(corpus, out, words, _common.Length(steps, epochs, seconds), preset, given, seed, held_out),
-            *(resume, overwrite, as_json, continue_from),
-            topics_fit.Guiding(seed_words, seed_weight, labels),
+            *(fitting._replace(out=out), corpus, words, preset, fitting.settings | given),
+            *(held_out, continue_from, guiding),
         )
     )
 
 
-@topics_app.command("show")
-def topics_show(
-    run: Annotated[Path, _RUN],
+@show_command(topics_app, "topics")
+def shown(
+    opened: Opened,
     words: Annotated[int, typer.Option("--words", min=1, help="Words to show per topic.")] = 10,
     topic: Annotated[
         list[int] | None, typer.Option("--topic", metavar="K", help="Only this topic; may be repeated.")
     ] = None,
-    interval: Annotated[float, _common.INTERVAL] = 0.9,
-    as_json: Annotated[bool, JSON] = False,
-) -> None:
+) -> Shown:
     """Show the topics of a run, largest first: words, weights, credible intervals, and R-hat with several chains.
 
     You can use it while the run is being fitted. R-hat is the largest of the share of a topic and of its first five
@@ -199,23 +167,7 @@ def topics_show(
 
     Example: scirocco topics show kos --words 8
     """
-    from scirocco.models import LDA
-    from scirocco.models.lda.summary import summarise
-
-    model = LDA.load(run)
-    interval = model._level(interval)
-    found = summarise(model, words, interval)
-    known = range(len(found))
-    for number in topic or ():
-        if number not in known:
-            raise InvalidValueError(f"there is no topic {number} in {run}: they are 0..{len(found) - 1}.")
-    chosen = [each for each in found if topic is None or each.number in topic]
-    if as_json:
-        print_json(topics_tables.as_json(run, model, chosen, interval))
-    elif topic:
-        topics_tables.print_details(chosen, interval)
-    else:
-        topics_tables.print_overview(model, chosen, interval)
+    return topics_tables.shown_topics(opened, words, topic)
 
 
 @topics_app.command("transform")
@@ -246,12 +198,11 @@ def topics_transform(
 
     Example: scirocco topics transform kos docword.kos.txt.gz --out shares.csv --interval 0.9
     """
-    from scirocco.models import LDA
     from scirocco.models.lda.prediction import share_pieces
     from scirocco.models.lda.texts import open_corpus
 
     _common.check_target(out, (".npz", ".csv"), overwrite)
-    model = LDA.load(run)
+    model = open_fit(run, group="topics").model
     opened = open_corpus(
         corpus,
         model._known(),
@@ -334,10 +285,9 @@ def topics_compare(
 
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """
-    from scirocco.models import LDA
     from scirocco.models.lda.summary import compare, same_words
 
-    one, other = LDA.load(first), LDA.load(second)
+    one, other = (open_fit(path, group="topics").model for path in (first, second))
     if corpus is not None and not same_words(one, other):
         raise InvalidValueError(
             "perplexities over two vocabularies cannot be compared: leave --corpus out, or fit both runs with the same "

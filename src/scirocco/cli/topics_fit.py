@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scirocco._console import print_wrapped
 from scirocco._extras import require
-from scirocco.cli._common import Length, check_fit, how_to_resume, interrupted_early, print_json, say, typer
-from scirocco.cli._exit import INTERRUPTED, ending_with_its_draws
+from scirocco.cli._common import say
+from scirocco.cli._models import Fitting, Shown, open_fit
+from scirocco.cli.topics_tables import shown_topics
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -52,27 +52,19 @@ class Guiding(NamedTuple):
 class Request(NamedTuple):
     """The options of the command. `options` has the arguments of `sc.models.LDA` that were given."""
 
-    corpus: Path | None = None
-    out: Path | None = None
-    words: Words = Words()
-    length: Length = Length()
-    preset: str | None = None
-    options: dict[str, Any] = {}  # noqa: RUF012 (never changed)
-    seed: int = 0
-    held_out: float | None = None
-    resume: bool = False
-    overwrite: bool = False
-    as_json: bool = False
-    continue_from: Path | None = None
-    guiding: Guiding = Guiding()
+    fitting: Fitting
+    corpus: Path | None
+    words: Words
+    preset: str | None
+    options: dict[str, Any]
+    held_out: float | None
+    continue_from: Path | None
+    guiding: Guiding
 
-    def say(self, words: str) -> None:
-        """Print a message, wrapped at the width of the terminal; to stderr if stdout is JSON."""
-        if self.as_json:
-            say(words, file=sys.stderr, flush=True)
-        else:
-            print_wrapped(words)
-            sys.stdout.flush()
+    @property
+    def say(self) -> Callable[[str], None]:
+        """Print a message."""
+        return self.fitting.say
 
 
 def run(request: Request) -> None:
@@ -84,11 +76,12 @@ def run(request: Request) -> None:
     labels = _labels(request)
     if request.corpus is None and request.held_out is None:
         request = request._replace(held_out=_EMBEDDED_HELD_OUT)
-    if request.out is not None:
-        _fit(request, model, corpus, labels, request.out)
+    if request.fitting.out is not None:
+        _fit(request, model, corpus, labels)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _fit(request, model, corpus, labels, Path(folder) / "run")
+        fitting = request.fitting._replace(out=Path(folder) / "run", is_kept=False)
+        _fit(request._replace(fitting=fitting), model, corpus, labels)
     request.say("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
@@ -97,19 +90,20 @@ def _check(request: Request, model: LDA) -> None:
     from scirocco.models._core.length import check_length
     from scirocco.models.lda.settings import Size, resolve
 
-    if request.corpus is not None and request.out is None:
+    fitting = request.fitting
+    if request.corpus is not None and fitting.out is None:
         raise InvalidValueError("--out is missing: add --out RUN, the name of a new folder for the run.")
-    if request.resume and request.out is None and not request.overwrite:
+    if fitting.resume and fitting.out is None and not fitting.overwrite:
         raise InvalidValueError("--resume requires --out RUN, the folder of the run.")
-    check_fit(request.out, request.length, request.resume, request.overwrite)
-    check_length(*request.length, num_rows=1, batch_size=1)
+    fitting.check(None)
+    check_length(*fitting.length, num_rows=1, batch_size=1)
     resolve(model.get_params(), Size(1, 1))
 
 
 def _model(request: Request) -> LDA:
     from scirocco.models import LDA
 
-    options = (_EMBEDDED if request.corpus is None else {}) | request.options | {"seed": request.seed}
+    options = (_EMBEDDED if request.corpus is None else {}) | request.options
     options |= request.guiding.arguments()
     return LDA(**options) if request.preset is None else LDA.preset(request.preset, **options)
 
@@ -183,12 +177,12 @@ def _tokeniser(words: Words) -> Tokeniser:
     )
 
 
-def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None, folder: Path) -> None:
-    from scirocco.cli import topics_tables
+def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None) -> None:
     from scirocco.models.lda.prediction import hold_out, kept_numbers
-    from scirocco.models.lda.summary import summarise
 
-    fitted, held = hold_out(corpus, request.held_out, request.seed)
+    fitting = request.fitting
+    seed = fitting.settings["seed"]
+    fitted, held = hold_out(corpus, request.held_out, seed)
     kept_back = f"; {held.num_documents:,} more are held out" if held is not None else ""
     size = (
         f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
@@ -196,57 +190,18 @@ def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None,
     for note in (size + kept_back, *corpus.notes):
         request.say(note)
     if labels is not None and held is not None:
-        kept = kept_numbers(corpus.num_documents, held.num_documents, request.seed)
-        labels = [labels[number] for number in kept]
-    status = _sample(request, model, fitted, labels, held, folder)
-    shown, level = summarise(model, _WORDS_SHOWN), model._level(0.9)
+        labels = [labels[number] for number in kept_numbers(corpus.num_documents, held.num_documents, seed)]
+    interrupted = fitting.sample(
+        model, fitted, labels=labels, validation=held, continue_from=request.continue_from
+    )
+    found = shown_topics(open_fit(fitting.out), _WORDS_SHOWN, most=_MOST_SHOWN)
     score = None if held is None else model.perplexity(held)
-    if request.as_json:
-        print_json(topics_tables.as_json(folder, model, shown, level) | {"perplexity": score})
-    else:
-        topics_tables.print_overview(model, shown[:_MOST_SHOWN], level)
+
+    def table() -> None:
+        found.table()
         if held is not None:
             say(f"perplexity of the {held.num_documents:,} documents held out: {score:,.1f}")
-        if request.out is not None:
-            say(f"All topics: scirocco topics show {folder}")
-    if status == "interrupted":
-        _say_how_to_go_on(request, folder)
+        if fitting.is_kept:
+            say(f"All topics: scirocco topics show {fitting.out}")
 
-
-def _sample(
-    request: Request,
-    model: LDA,
-    fitted: Corpus,
-    labels: list[Any] | None,
-    held: Corpus | None,
-    folder: Path,
-) -> str:
-    """Run the chains; the status of the run."""
-    from scirocco.store import holds_run
-
-    try:
-        with ending_with_its_draws():
-            model.fit(
-                fitted,
-                **request.length._asdict(),
-                labels=labels,
-                validation=held,
-                continue_from=request.continue_from,
-                store=folder,
-                resume=request.resume,
-                overwrite=request.overwrite,
-            )
-    except KeyboardInterrupt:
-        if not holds_run(folder):
-            request.say("A run with --seconds keeps nothing before its burn-in is over.")
-        # a run interrupted in its burn-in has no topics to show, but it can be resumed
-        if not interrupted_early(folder):
-            raise
-        _say_how_to_go_on(request, folder)
-    return model.run_.status
-
-
-def _say_how_to_go_on(request: Request, folder: Path) -> None:
-    if request.out is not None:
-        request.say(how_to_resume(folder))
-    raise typer.Exit(INTERRUPTED)
+    fitting.end(Shown(found.values | {"perplexity": score}, table), interrupted)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scirocco.cli._common import drawn_so_far, print_wrapped, say, width
+from scirocco.cli._models import Opened, Shown
+from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
@@ -16,7 +18,36 @@ _BAR = 30
 _AGREED = 1.1  # R-hat
 
 
-def print_overview(model: LDA, topics: Sequence[Topic], interval: float) -> None:
+def shown_topics(
+    opened: Opened, num_words: int, numbers: Sequence[int] | None = None, most: int | None = None
+) -> Shown:
+    """The topics of a run, the largest first: all of them, or those with these numbers; `most` of them for readers."""
+    from scirocco.models.lda.summary import summarise
+
+    model = opened.model
+    found = summarise(model, num_words, opened.interval)
+    for number in numbers or ():
+        if number not in range(len(found)):
+            raise InvalidValueError(
+                f"there is no topic {number} in {opened.path}: they are 0..{len(found) - 1}."
+            )
+    some = [each for each in found if numbers is None or each.number in numbers]
+    values = {
+        "num_topics": model.num_topics,
+        "num_words": model.n_features_in_,
+        "topics": [topic._asdict() | {"words": [word._asdict() for word in topic.words]} for topic in some],
+    }
+
+    def table() -> None:
+        if numbers:
+            print_details(some, opened.interval)
+        else:
+            print_overview(opened, some[:most])
+
+    return Shown(opened.values() | values, table)
+
+
+def print_overview(opened: Opened, topics: Sequence[Topic]) -> None:
     """Print one or more lines for each topic."""
     from scirocco._console import print_table
 
@@ -33,9 +64,9 @@ def print_overview(model: LDA, topics: Sequence[Topic], interval: float) -> None
         row += [f"{100 * topic.share:.1f} %" if topic.share is not None else ""] if with_share else []
         row += [_rhat(topic.rhat)] if with_rhat else []
         rows.append([" " + cell + " " for cell in row] + [words])
-    total = model.num_topics
+    total, interval = opened.model.num_topics, opened.interval
     some = f"{len(topics)} of {total} topics" if len(topics) < total else f"{total} topics"
-    title = f"{some}, {drawn_so_far(model.run_.num_chains, model.run_.num_draws, model.run_.status)}"
+    title = f"{some}, {drawn_so_far(opened.run.num_chains, opened.run.num_draws, opened.run.status)}"
     heading = f"word: weight in % ({100 * interval:g} % interval)"
     print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
     apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
@@ -99,20 +130,6 @@ def _bar(word: Word, most: float) -> str:
     """The interval as a line, the mean as a dot."""
     low, mean, high = (round(value / most * (_BAR - 1)) for value in (word.low, word.weight, word.high))
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
-
-
-def as_json(path: Path, model: LDA, topics: Sequence[Topic], interval: float) -> dict[str, Any]:
-    """The topics as plain values."""
-    return {
-        "run": str(path),
-        "status": model.run_.status,
-        "num_topics": model.num_topics,
-        "num_words": model.n_features_in_,
-        "num_chains": model.run_.num_chains,
-        "num_draws": model.run_.num_draws,
-        "interval": interval,
-        "topics": [topic._asdict() | {"words": [word._asdict() for word in topic.words]} for topic in topics],
-    }
 
 
 def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:

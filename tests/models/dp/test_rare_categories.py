@@ -63,7 +63,7 @@ def test_mean_and_variance_of_rare_categories(sampler, step, refresh, seed):
     theta = np.empty((2_000, NUM_RARE))
     for number in range(len(theta)):
         chain.advance(1)
-        theta[number] = chain.engine.parameters[0][1:, 0]
+        theta[number] = chain.parameters[0][1:, 0]
     mean = PRIOR + ROWS
     variance = mean + extra_variance(step)
     for values, expected in ((theta, mean), ((theta - mean) ** 2, variance)):

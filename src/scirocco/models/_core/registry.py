@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     method: str = ""
     """A phrase for the methods section of a paper, if it differs from `words`."""
     command: str = ""
-    """The words after `scirocco` that fit it, if it has commands of its own: those of its group are in `cli/GROUP.py`."""
+    """The words after `scirocco` that fit it, if it has its own commands: those of its group are in `cli/GROUP.py`."""
     reads: str = "rows"
     """What `scirocco predict` reads, if it has none: "rows" of a table, "pairs" of two columns, or "documents"."""
 
