@@ -198,7 +198,7 @@ class Binomial(Family):
     name = "binomial"
     title = "Binomial regression: y of `trials` are successes."
     continuous = False
-    parameters = ()
+    parameters: ClassVar[tuple[str, ...]] = ()
     has_trials = True
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
@@ -279,7 +279,7 @@ class Poisson(Family):
     name = "poisson"
     title = "Poisson regression: y is a count, its logarithm linear in x."
     continuous = False
-    parameters = ()
+    parameters: ClassVar[tuple[str, ...]] = ()
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """y η - e^η."""
@@ -356,7 +356,7 @@ class Softmax(Family):
     name = "softmax"
     title = "Regression for classes: y is 0, 1, 2, ..."
     continuous = False
-    parameters = ()
+    parameters: ClassVar[tuple[str, ...]] = ()
     has_classes = True
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
