@@ -10,12 +10,14 @@ find them; JAX_COMPILATION_CACHE_DIR names another folder, and an empty one mean
 Files that tests write are in memory where there is room (/dev/shm), since stores wait for the disk at every commit;
 PYTEST_DEBUG_TEMPROOT names another folder. Those of tests that passed are deleted.
 
-Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99, 0 if not set) picks it.
+Random tests must pass for any seed: SCIROCCO_TEST_SEED (0-99) picks it, otherwise the commit does. A seed that fails is
+a defect of the test or of the code.
 
 Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
 decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every third is run.
 SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that tests/test_battery.py compiles.
-SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs.
+SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs, and so do those of files that the last
+commit or merge changed, and of the folder tests/X where it changed src/scirocco/X.
 """
 
 import collections
@@ -43,7 +45,8 @@ os.environ.setdefault("SCIROCCO_TRACEBACK", "full")  # errors with the frames in
 os.environ.setdefault("XDG_STATE_HOME", str(_HERE / "build" / "test-state"))
 sys.path.append(str(_HERE / "tools"))
 
-from page_blocks import choice, quick_compiler  # noqa: E402
+from page_blocks import changed_files, choice, quick_compiler  # noqa: E402
+from page_blocks import seed as chosen_seed  # noqa: E402
 
 os.environ.setdefault("XLA_FLAGS", quick_compiler())
 
@@ -64,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
         os.environ["SCIROCCO_TEST_PAIRS"] = str(choice())
+        os.environ["SCIROCCO_TEST_SEED"] = str(chosen_seed())
         config.pluginmanager.register(_Table(config), "scirocco-table")
 
 
@@ -141,8 +145,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _waiting(items: list[pytest.Item]) -> set[str]:
     """The tests with the marker `rotates` that another commit runs; of each group at least one is run."""
-    groups = collections.defaultdict(list)
+    groups, changed = collections.defaultdict(list), _changed_folders()
     for item in items:
+        if _room(item.path.relative_to(_HERE)) & changed:
+            continue
         if isinstance(item, pytest.DoctestItem):
             groups[3, "examples"].append(item.nodeid)
         elif mark := item.get_closest_marker("rotates"):
@@ -154,6 +160,20 @@ def _waiting(items: list[pytest.Item]) -> set[str]:
         turn = (int(os.environ["SCIROCCO_TEST_PAIRS"]) + zlib.crc32(name.encode())) % every
         waiting.update(test for number, test in enumerate(tests) if number % every != turn)
     return waiting
+
+
+def _changed_folders() -> set[str]:
+    """Files that changed, and the folders of the library that have some of them: `models/lda`, `store`."""
+    changed = changed_files()
+    for file in list(changed):
+        if file.startswith("src/scirocco/"):
+            changed.add(str(Path(file).parent.relative_to("src/scirocco")))
+    return changed
+
+
+def _room(test: Path) -> set[str]:
+    """What must not have changed if a test of this file is to wait its turn: itself, and the folder that it tests."""
+    return {str(test), str(test.parent.relative_to("tests"))} if test.parts[0] == "tests" else {str(test)}
 
 
 def pytest_collection_finish() -> None:
@@ -219,7 +239,7 @@ class _Table:
         chosen, pairs = self.config.option.markexpr, os.environ["SCIROCCO_TEST_PAIRS"]
         cache = os.environ["JAX_COMPILATION_CACHE_DIR"] or "not kept"
         self._write(f"parts: {chosen or ', '.join(PARTS)}; compiled programs: {cache}")
-        seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
+        seed = os.environ["SCIROCCO_TEST_SEED"]
         self._write(
             f"to repeat the choices of this run: SCIROCCO_TEST_PAIRS={pairs} SCIROCCO_TEST_SEED={seed}"
         )
@@ -281,7 +301,7 @@ class _Table:
 @pytest.fixture
 def seed() -> int:
     """The seed of this session's random tests."""
-    return int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
+    return int(os.environ["SCIROCCO_TEST_SEED"])
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def by_size(quick: bool) -> dict[str, dict[str, float]]:
         )
         out[name] = {size: 1e3 * value / steps for size, value in seconds.items()}
         listed = ", ".join(
-            f"{int(size):,}: {value:.3f} ({chains[size].engine.num_clusters} clusters)"
+            f"{int(size):,}: {value:.3f} ({chains[size].num_clusters} clusters)"
             for size, value in out[name].items()
         )
         print(f"\n{name}: CPU ms per step of 1,000, by users\n  {listed}")

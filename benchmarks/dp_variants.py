@@ -35,25 +35,25 @@ def warm(chain: Any, X: Any, seed: int) -> None:
     short = sc.models.DPMixture(seed=seed, num_samples=1, initial_clusters=20).fit(
         X[few], num_epochs=50, progress=False
     )
-    draw, engine = short._draw(0), chain.engine
+    draw = short._draw(0)
     rows = short._family.rows(X)
     shares = prediction.memberships(short._family, rows, draw)[:, :-1]
     limits = np.cumsum(shares, axis=1)
     chosen = (np.random.default_rng(seed).random(len(limits))[:, None] * limits[:, -1:] > limits).sum(axis=1)
-    engine.labels[:] = chosen
-    sizes = np.bincount(chosen, minlength=len(engine.weights))
-    engine.clusters[0][:] = sizes
-    engine.num = int(np.flatnonzero(sizes).max()) + 1
+    chain.labels[:] = chosen
+    sizes = np.bincount(chosen, minlength=len(chain.weights))
+    chain.clusters[0][:] = sizes
+    chain.num = int(np.flatnonzero(sizes).max()) + 1
     after = sizes.sum() - np.cumsum(sizes)
-    engine.sticks[:] = np.stack([1.0 + sizes, engine.alpha + after], axis=1)
-    num = engine.num
-    engine.parameters[0][:, :num] = np.asarray(draw["components"][:num]).T * (147.0 + 3.0 * sizes[:num])
+    chain.sticks[:] = np.stack([1.0 + sizes, chain.alpha + after], axis=1)
+    num = chain.num
+    chain.parameters[0][:, :num] = np.asarray(draw["components"][:num]).T * (147.0 + 3.0 * sizes[:num])
 
 
 def growing(chain: Any) -> None:
     """Batches of 1,000 rows, then 2,000, 4,000 and 8,000."""
     size = 1000 * 2 ** min(3, 4 * chain.step // STEPS)
-    chain.settings = chain.engine.settings = dataclasses.replace(chain.settings, batch_size=size)
+    chain.settings = chain.settings = dataclasses.replace(chain.settings, batch_size=size)
 
 
 VARIANTS: dict[str, dict[str, Any]] = {

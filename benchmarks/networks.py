@@ -41,7 +41,7 @@ from scipy.stats import rankdata
 
 import scirocco as sc
 from scirocco.diagnostics import rhat
-from scirocco.models.graph import mixed_chains, mmsb
+from scirocco.models.graph import bernoulli_chains, poisson_chains
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
 from scirocco.models.graph.starts import Starts
@@ -462,13 +462,14 @@ def _kind(task: tuple[Any, ...]) -> tuple[float, ...]:
 @contextlib.contextmanager
 def _starting(start: str) -> Iterator[None]:
     """Chains start from random communities ("random"), or where they start by default ("clusters")."""
-    known = mixed_chains.clusters
+    usual = poisson_chains.clusters
     if start == "random":
-        mixed_chains.clusters = mmsb.clusters = lambda rows, num, rng: rng.integers(0, num, len(rows))
+        for module in (poisson_chains, bernoulli_chains):
+            module.clusters = lambda rows, num, rng: rng.integers(0, num, len(rows))
     try:
         yield
     finally:
-        mixed_chains.clusters = mmsb.clusters = known
+        poisson_chains.clusters = bernoulli_chains.clusters = usual
 
 
 def _rivals(

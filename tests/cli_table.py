@@ -11,6 +11,8 @@ COMMANDS = {
     "watch": ("{run}", NOWHERE),
     "verify": ("{run}", NOWHERE),
     "diagnose": ("{run}", NOWHERE),
+    "show": ("{states}", NOWHERE),
+    "predict": ("{clusters} {table} --out {root}/any.csv", f"{{clusters}} {NOWHERE} --out {{root}}/none.csv"),
     "report": ("{run} --out {root}/run.html", NOWHERE),
     "reproduce": ("good --out {root}/figures", "godo"),
     "bench": ("--quick", None),
@@ -30,7 +32,10 @@ COMMANDS = {
         f"{{topics}} {NOWHERE} --out {{root}}/s.csv",
     ),
     "topics compare": ("{topics} {topics}", f"{{topics}} {NOWHERE}"),
-    "cluster fit": ("{table} --out {root}/c --epochs 4 --threads 1", f"{NOWHERE} --out {{root}}/d"),
+    "cluster fit": (
+        "{table} --out {root}/c --epochs 4 --chains 1 --threads 1",
+        f"{NOWHERE} --out {{root}}/d",
+    ),
     "cluster show": ("{clusters}", NOWHERE),
     "cluster predict": (
         "{clusters} {table} --out {root}/labels.csv",
@@ -54,6 +59,7 @@ COMMANDS = {
     ),
 }
 FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict", "hmm show")
+FITTED += ("show", "predict")
 FITTED += ("hmm predict", "hmm forecast", "network show", "network predict")
 NUMBA = (*FITTED, "topics fit", "cluster fit", "hmm fit", "network fit")
 # 60 draws are too few, and `diagnose` says so

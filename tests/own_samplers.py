@@ -17,10 +17,10 @@ class Place(NamedTuple):
 
 
 @sc.samplers.pytree_dataclass
-class ScaledSGLD(sc.samplers.Sampler):
+class ScaledSGLD(sc.samplers.Mover):
     """θ' = θ + ε s² ĝ + √(2ε) s ξ."""
 
-    gradient_alone = True
+    known = sc.samplers.Known(gradient_alone=True)
 
     step_size: Any = None
     scale: Any = 1.0
@@ -53,7 +53,7 @@ class Watched(NamedTuple):
 class Watching(ScaledSGLD):
     """The same chain as ScaledSGLD, and the value of the log density before each step in its statistics."""
 
-    needs_value = True
+    needs = sc.samplers.Needs(value=True)
 
     def init(self, params, key):
         return Watched(params, jnp.zeros(()), jnp.zeros(()))
@@ -73,7 +73,7 @@ class Watching(ScaledSGLD):
 class WatchingNoise(Watching):
     """Asks for the covariance of the gradient, too."""
 
-    noise_kind = "diagonal"
+    needs = sc.samplers.Needs(value=True, noise="diagonal")
 
 
 class Chosen(NamedTuple):
@@ -84,10 +84,10 @@ class Chosen(NamedTuple):
 
 
 @sc.samplers.pytree_dataclass
-class MALA(sc.samplers.Sampler):
+class MALA(sc.samplers.Proposer):
     """Langevin steps as proposals of a Metropolis step: with sc.Full its law is exactly the posterior."""
 
-    needs_value = True
+    needs = sc.samplers.Needs(value=True)
 
     step_size: Any = None
     biased: float = 0.0

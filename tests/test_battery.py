@@ -41,8 +41,8 @@ from scirocco.estimators import Estimator, Referenced
 from scirocco.run import loop, session, setup, snapshot
 from scirocco.run.blocks import InTurn
 from scirocco.run.loop import step_key
-from scirocco.run.schemes import Together
-from scirocco.samplers import Sampler
+from scirocco.run.schemes import OneMove
+from scirocco.samplers import Events, Needs, Proposer, Sampler, Trajectory
 from simplex import counting
 
 pytestmark = [
@@ -53,11 +53,35 @@ pytestmark = [
 NUM_CHAINS, NUM_SAMPLES, SEED = 2, 10, 5
 
 
-# -- tables: a sampler or an estimator that is exported must be in one of them --------------------------------------
+# -- tables: of what is exported, those whose numbers are not the default -----------------------------
 
 
 def _metric(params):
     return jax.tree.map(lambda leaf: 1.0 + leaf**2, params)
+
+
+INTERNAL = {Referenced}
+"""Wraps the estimators of `sc.SCIRCV`."""
+
+
+def exported(base):
+    """Names and classes of all that `sc` exports of a kind; a function that returns one counts."""
+    found = {}
+    for room in (sc, sc.samplers, sc.estimators):
+        for name in dir(room):
+            thing = kind = getattr(room, name)
+            if inspect.isfunction(thing):
+                kind = getattr(sc.samplers, str(thing.__annotations__.get("return")), None)
+            if inspect.isclass(kind) and issubclass(kind, base) and not inspect.isabstract(kind):
+                found[name] = kind
+    return {name: kind for name, kind in found.items() if kind not in INTERNAL}
+
+
+def by_default(base, table, number):
+    """What is exported and not in the table, made with one number: whoever adds a class need not add it there."""
+    named = {name.split("-")[0] for name in table}
+    made = {name: getattr(sc, name)(number) for name in exported(base) if name not in named}
+    return table | made
 
 
 WHITENED = {
@@ -73,12 +97,13 @@ RECIPES = {
 }
 WITH_FUNCTIONS = {"SGRLD", "SGRHMC"}
 """Hold functions of their own, which cannot be pickled."""
+ON_SIMPLEX = {"SCIR": sc.SCIR(0.2), "SCIRCV": sc.SCIRCV(0.2), "SimplexSGRLD": sc.SimplexSGRLD(0.01)}
+"""Driven by counts; the dear checks of these are in tests/simplex."""
 SAMPLERS = (
     helpers.SAMPLERS
     | WHITENED
     | RECIPES
     | {
-        "LeafScaledSGLD": sc.LeafScaledSGLD(1e-3),
         "NUTS": sc.NUTS(0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
         "HMC": sc.HMC(0.02, length=0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
         "MALA": sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)),
@@ -88,9 +113,11 @@ SAMPLERS = (
         "Blocks": sc.Blocks({"bias": sc.SGLD(1e-3), "weights": sc.BAOAB(5e-3, friction=60.0)}),
     }
 )
-ON_SIMPLEX = {"SCIR": sc.SCIR(0.2), "SCIRCV": sc.SCIRCV(0.2), "SimplexSGRLD": sc.SimplexSGRLD(0.01)}
-"""Driven by counts; the dear checks of these are in tests/simplex."""
+ALL = by_default(Sampler, SAMPLERS | ON_SIMPLEX, 1e-3)
+SAMPLERS = {name: one for name, one in ALL.items() if one.needs.drive != "counts"}
+ON_SIMPLEX = {name: one for name, one in ALL.items() if one.needs.drive == "counts"}
 ESTIMATORS = helpers.ESTIMATORS | {"Stratified": sc.Stratified(helpers.BATCH, np.arange(NUM_ROWS) % 3)}
+ESTIMATORS = by_default(Estimator, ESTIMATORS, helpers.BATCH)
 OF_COUNTS = ESTIMATORS | {
     "Weighted": sc.Weighted(counting.BATCH, np.linspace(1.0, 2.0, counting.NUM_ROWS)),
     "Stratified": sc.Stratified(counting.BATCH, counting.categories()),
@@ -114,26 +141,11 @@ REFUSED = {
     ),
 }
 """Sampler: the estimators it refuses, and how."""
-INTERNAL = {Referenced}
-"""Wraps the estimators of `sc.SCIRCV`."""
-
-
-def exported(base):
-    """Names and classes of all that `sc` exports of a kind; a function that returns one counts."""
-    found = {}
-    for room in (sc, sc.samplers, sc.estimators):
-        for name in dir(room):
-            thing = kind = getattr(room, name)
-            if inspect.isfunction(thing):
-                kind = getattr(sc.samplers, str(thing.__annotations__.get("return")), None)
-            if inspect.isclass(kind) and issubclass(kind, base) and not inspect.isabstract(kind):
-                found[name] = kind
-    return {name: kind for name, kind in found.items() if kind not in INTERNAL}
 
 
 @pytest.mark.unit
 def test_everything_exported_is_in_the_tables():
-    """Whoever adds a sampler or an estimator adds it here: to SAMPLERS (or ON_SIMPLEX) or ESTIMATORS."""
+    """By itself, or in a table; and the tables have nothing else."""
     for base, table in ((Sampler, SAMPLERS | ON_SIMPLEX), (Estimator, ESTIMATORS)):
         named = {name.split("-")[0] for name in table}
         assert set(exported(base)) == named
@@ -171,7 +183,7 @@ def once(pairs, seed, place):
     return [variants[seed % len(variants)] for variants in kinds.values()]
 
 
-CLOSED = [name for name, sampler in SAMPLERS.items() if not sampler.needs_scales]
+CLOSED = [name for name, sampler in SAMPLERS.items() if not sampler.is_open]
 """To measure what a sampler leaves open takes programs of its own for each pair; the dear checks do that."""
 CHOICE = int(os.environ["SCIROCCO_TEST_PAIRS"])  # conftest.py makes it from the commit if it is not set
 ALL_PAIRS = once(itertools.product(CLOSED, ESTIMATORS), CHOICE, 1)
@@ -221,12 +233,10 @@ KEY = jax.random.key(SEED)
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Needs:
+class Asking:
     """All that an estimate asks of a sampler."""
 
-    noise_kind: str
-    needs_value: bool
-    needs_auxiliary: bool
+    needs: Needs
 
 
 @functools.cache
@@ -235,7 +245,7 @@ def program(method, static=()):
     return jax.jit(method, static_argnums=static)
 
 
-ESTIMATE = jax.jit(Together().evaluate, static_argnums=0)
+ESTIMATE = jax.jit(OneMove().evaluate, static_argnums=0)
 ESTIMATE_BLOCK = jax.jit(InTurn().evaluate, static_argnums=(0, 8))
 
 
@@ -243,8 +253,9 @@ def estimate(scheme, model, parts, *arguments, index=0):
     """`Scheme.evaluate`, in one program for all samplers that ask the same of it."""
     if isinstance(scheme, InTurn):
         return ESTIMATE_BLOCK(model, parts, *arguments, index)
-    needs = Needs(parts.sampler.noise_kind, parts.sampler.needs_value, parts.sampler.needs_auxiliary)
-    return ESTIMATE(model, parts._replace(sampler=needs), *arguments)
+    needs = parts.sampler.needs
+    asking = Asking(Needs(noise=needs.noise, value=needs.value, auxiliary=needs.auxiliary))
+    return ESTIMATE(model, parts._replace(sampler=asking), *arguments)
 
 
 @contextlib.contextmanager
@@ -253,11 +264,15 @@ def compiled_by_halves(parts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(parts.scheme), "evaluate", estimate)
         patch.setattr(type(parts.batching), "plan", program(type(parts.batching).plan))
-        kind, blocks = type(parts.sampler), isinstance(parts.sampler, sc.Blocks)
-        for name in ("init", "noise", "stats", "step_block" if blocks else "step"):
-            patch.setattr(kind, name, program(getattr(kind, name), (1, 6) if name == "step_block" else ()))
+        kind = type(parts.sampler)
+        for name in ("init", "noise", "stats", "step"):
+            static = (1, 6) if kind is sc.Blocks and name == "step" else ()
+            if name != "step" or not isinstance(
+                parts.sampler, Trajectory | Events
+            ):  # whose steps take functions
+                patch.setattr(kind, name, program(getattr(kind, name), static))
         patch.setattr(_tree, "normal", visible_normal)
-        if parts.sampler.proposes:
+        if isinstance(parts.sampler, Proposer):
             patch.setattr(kind, "accept", program(kind.accept))
         yield
 

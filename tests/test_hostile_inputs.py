@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +42,53 @@ def test_more_topics_than_memory(at_once, options):
     X = sp.csr_array(np.random.default_rng(0).poisson(1, (20, 400)))
     with pytest.raises(InvalidValueError, match=r"would take at least .* GiB .* available"):
         sc.models.LDA(**options).fit(X, progress=False)
+
+
+@pytest.fixture(scope="module")
+def short_run():
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    return sc.sample(
+        model,
+        jnp.ones(10),
+        jnp.array(0.0),
+        sampler=sc.SGLD(1e-3),
+        num_samples=4,
+        num_chains=2,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/run.html", "gs://bucket/run.html", "file:///tmp/run.html"])
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_url_is_no_path(tmp_path, monkeypatch, short_run, url, as_path):
+    monkeypatch.chdir(tmp_path)  # a folder named s3: would be made here
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    calls = [
+        lambda: sc.sample(model, jnp.ones(10), jnp.array(0.0), store=as_path(url), progress=False),
+        lambda: short_run.save(as_path(url)),
+        lambda: short_run.report(as_path(url)),
+        lambda: sc.data.write(as_path(url), {"x": np.ones(3)}),
+        lambda: sc.load(as_path(url)),
+        lambda: sc.models.GaussianMixture(2).fit(
+            np.arange(20.0)[:, None], store=as_path(url), progress=False
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidValueError, match=r"is the URL .*only folders and files of this machine"):
+            call()
+    Path("rows.csv").write_text("x,y\n" + "1,2\n3,5\n" * 20)
+    for command in (["cluster", "fit", "rows.csv", "--out", url], ["network", "fit", url, "--out", "run"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+        assert ended.value.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_names_with_colons_are_paths(tmp_path, monkeypatch, short_run):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a:b", "10:30", "folder/s3:x"):
+        short_run.save(name)
+        assert sc.load(name).num_draws == short_run.num_draws
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -92,21 +140,21 @@ def test_named_pipes_in_folders(tmp_path):
 @pytest.mark.parametrize(
     "first, names",
     [
-        ("5,3,1", ["column0", "column1", "column2"]),
-        ("1,1,2", ["column0", "column1", "column2"]),
-        ("0.5,1,2", ["column0", "column1", "column2"]),
-        ("-1,-2,-3", ["column0", "column1", "column2"]),
-        ("0,1,2", ["0", "1", "2"]),
+        ("5,3,1", ["x0", "x1", "x2"]),
+        ("1,1,2", ["x0", "x1", "x2"]),
+        ("0.5,1,2", ["x0", "x1", "x2"]),
+        ("-1,-2,-3", ["x0", "x1", "x2"]),
+        ("0,1,2", ["x0", "x1", "x2"]),
+        ("0,1,2,3", ["0", "1", "2", "3"]),
     ],
 )
 def test_a_first_line_of_numbers_is_not_silently_taken_as_names(tmp_path, first, names):
-    pytest.importorskip("pandas")
-    (tmp_path / "rows.csv").write_text(f"{first}\n7,8,9\n")
-    with pytest.warns(SciroccoWarning, match="first line of rows.csv"):
+    (tmp_path / "rows.csv").write_text(f"{first}\n{'7,8,9,9'[: 2 * len(names) - 1]}\n")
+    with pytest.warns(SciroccoWarning, match="first line"):
         table = open_table(tmp_path / "rows.csv")
     assert table.names == names
     rows = next(table.chunks(names))
-    assert len(rows[names[0]]) == (1 if names == ["0", "1", "2"] else 2)
+    assert len(rows[names[0]]) == (1 if names[0] == "0" else 2)
 
 
 # -- terminals --------------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
-"""The size of the house in numbers: files, small modules, loose types, and the way of one call through it.
+"""The size of the house in numbers: files, small modules, loose types, contracts, and the way of one call through it.
 
-    python tools/house_numbers.py                 # the counts
-    python tools/house_numbers.py --rooms         # loose types, small modules and attribute look-ups by room
-    python tools/house_numbers.py --list small    # the modules with one importer and under 120 lines
-    python tools/house_numbers.py --trace sample  # files and frames of sc.sample(store=); also: lda, regression
+    python tools/house_numbers.py                  # the counts
+    python tools/house_numbers.py --rooms          # loose types, small modules and attribute look-ups by room
+    python tools/house_numbers.py --list small     # the modules with one importer and under 120 lines; see --help
+    python tools/house_numbers.py --trace sample   # the files of one call
+    python tools/house_numbers.py --trace all      # files, depth and crossings between rooms of all calls in `journeys`
 
-Nothing here judges.
+With PYTHONPATH=CHECKOUT/src it measures another checkout. Nothing here judges.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ import sys
 import tempfile
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "scirocco"
+import scirocco
+
+PACKAGE = pathlib.Path(scirocco.__file__).parent
+TESTS = PACKAGE.parent.parent / "tests"
 SMALL = 120
+"""Lines of a module that could be part of its only importer."""
+CONTRACTS = {"samplers.base": "Sampler", "estimators.base": "Estimator", "model.base": "Posterior"}
+"""The abstract classes whose members are counted."""
 
 
 def modules() -> dict[str, pathlib.Path]:
@@ -90,6 +96,85 @@ def looks_public(name: str) -> bool:
     return not any(part.startswith("_") for part in name.split("."))
 
 
+def constants_without_a_word(path: pathlib.Path) -> tuple[list[str], int]:
+    """Numeric constants of a module that neither a comment nor a string below explains, and how many it has."""
+    lines, body = path.read_text().splitlines(), ast.parse(path.read_text()).body
+    silent, total = [], 0
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        names = [
+            target.id for target in ast.walk(node) if isinstance(target, ast.Name) and target.id.isupper()
+        ]
+        if not names or not any(_is_number(part) for part in ast.walk(node.value)):
+            continue
+        total += 1
+        explained = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        commented = any("#" in line for line in lines[node.lineno - 1 : node.end_lineno])
+        above = lines[node.lineno - 2].startswith("#") if node.lineno > 1 else False
+        if not (explained or commented or above):
+            silent += names
+    return silent, total
+
+
+def _is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def repeated_classes(known: dict[str, pathlib.Path]) -> dict[str, int]:
+    """Names of classes that several modules define."""
+    found = collections.Counter(
+        node.name
+        for path in known.values()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    return {name: number for name, number in found.most_common() if number > 1}
+
+
+def private_names_of_tests() -> tuple[int, int, int]:
+    """Private names of the library that tests use, the files that do, and calls that patch its attributes."""
+    names = files = patches = 0
+    for path in sorted(TESTS.rglob("*.py")):
+        tree, used = ast.parse(path.read_text()), set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scirocco"):
+                dotted = [f"{node.module}.{alias.name}" for alias in node.names]
+                used.update(name for name in dotted if not looks_public(name.replace("._core", "")))
+            elif (
+                isinstance(node, ast.Attribute)
+                and node.attr.startswith("_")
+                and not node.attr.startswith("__")
+            ):
+                owner = node.value.id if isinstance(node.value, ast.Name) else ""
+                used.update({node.attr} if owner not in ("self", "cls") else ())
+            elif isinstance(node, ast.Attribute) and node.attr == "setattr":
+                patches += 1
+        names, files = names + len(used), files + bool(used)
+    return names, files, patches
+
+
+def contracts() -> None:
+    """Print the numbers of the contracts and of their words."""
+    known = modules()
+    for module, name in CONTRACTS.items():
+        (body,) = (
+            node.body
+            for node in ast.parse(known[f"scirocco.{module}"].read_text()).body
+            if isinstance(node, ast.ClassDef) and node.name == name
+        )
+        kinds = (ast.FunctionDef, ast.AnnAssign, ast.Assign)
+        print(f"members of {name}: {sum(isinstance(node, kinds) for node in body)}")
+    pairs = [constants_without_a_word(path) for path in known.values()]
+    silent, total = sum(len(names) for names, _ in pairs), sum(number for _, number in pairs)
+    print(f"numeric constants without a word: {silent} of {total}")
+    repeated = repeated_classes(known)
+    most = ", ".join(f"{name} {number}" for name, number in list(repeated.items())[:4])
+    print(f"names of classes in several modules: {len(repeated)} ({most})")
+    names, files, patches = private_names_of_tests()
+    print(f"private names in tests: {names} in {files} files; patches: {patches}")
+
+
 def counts(by_room: bool) -> None:
     """Print the counts."""
     known = modules()
@@ -125,6 +210,7 @@ def counts(by_room: bool) -> None:
 def journeys() -> dict[str, Any]:
     """Calls whose way through the package is followed; each takes a folder to write to."""
     import numpy as np
+    import pandas as pd
 
     import scirocco as sc
 
@@ -153,29 +239,60 @@ def journeys() -> dict[str, Any]:
     def regression(folder: str) -> None:
         sc.models.LogisticRegression().fit(x, y)
 
-    assert (
-        sc.sample and sc.models.LDA
-    )  # imported now: the way through the package is followed, not its imports
-    return {"sample": sample, "lda": lda, "regression": regression}
+    def plain(folder: str) -> None:
+        model = sc.Model(lambda mu, row: -0.5 * ((row - mu) ** 2).sum(), lambda mu: -0.5 * (mu**2).sum())
+        sc.sample(model, x, np.zeros(3), progress=False)
+
+    def hmm(folder: str) -> None:
+        sc.models.HMM(2, num_starts=2).fit(x[:80, 0], num_epochs=4, progress=False)
+
+    def blocks(folder: str) -> None:
+        edges = [(i, j) for i in range(16) for j in range(i) if (i + j) % 2 == 0]
+        sc.models.StochasticBlockModel(2).fit(edges, num_epochs=4, progress=False)
+
+    def glmm(folder: str) -> None:
+        table = pd.DataFrame({"x": x[:150, 0], "g": np.arange(150) % 8, "y": x[:150, 1]})
+        sc.models.GLMM("y ~ x + (1 | g)").fit(table, num_epochs=4, progress=False)
+
+    models = sc.models
+    assert (  # imported now: the way through the package is followed, not its imports
+        sc.sample and models.LDA and models.HMM and models.StochasticBlockModel and models.GLMM
+    )
+    return {
+        "sample": sample,
+        "plain": plain,
+        "lda": lda,
+        "hmm": hmm,
+        "blocks": blocks,
+        "glmm": glmm,
+        "regression": regression,
+    }
 
 
-def trace(which: str) -> None:
-    """Print how many files of the package a call visits, and how deep it goes (frames of the package alone)."""
+def room_of(file: str) -> str:
+    """The folder of the package in which a file is, or the file."""
+    return pathlib.Path(file).relative_to(PACKAGE).parts[0]
+
+
+def trace(which: str) -> tuple[collections.Counter[str], int, int]:
+    """The files of the package that a call visits, its deepest frame, and its crossings between rooms."""
     call = journeys()[which]
     visited: collections.Counter[str] = collections.Counter()
-    deepest, stack = 0, 0
+    deepest, crossings, stack = 0, 0, list[str]()
     here = str(PACKAGE)
 
     def profile(frame: Any, event: str, arg: Any) -> None:
-        nonlocal deepest, stack
-        if not frame.f_code.co_filename.startswith(here):
+        nonlocal deepest, crossings
+        file = frame.f_code.co_filename
+        if not file.startswith(here):
             return
         if event == "call":
-            stack += 1
-            visited[frame.f_code.co_filename] += 1
-            deepest = max(deepest, stack)
-        elif event == "return":
-            stack -= 1
+            crossings += bool(stack) and stack[-1] != room_of(file)
+            stack.append(room_of(file))
+            visited[file] += 1
+            deepest = max(deepest, len(stack))
+        elif event == "return" and stack:
+            stack.pop()
 
     with tempfile.TemporaryDirectory() as folder:
         sys.setprofile(profile)
@@ -183,9 +300,7 @@ def trace(which: str) -> None:
             call(folder)
         finally:
             sys.setprofile(None)
-    print(f"{which}: {len(visited)} files, deepest frame {deepest}")
-    for path in sorted(visited):
-        print(f"  {pathlib.Path(path).relative_to(PACKAGE)} {visited[path]}")
+    return visited, deepest, crossings
 
 
 def main() -> None:
@@ -194,13 +309,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rooms", action="store_true", help="by room")
-    parser.add_argument("--list", choices=["small", "any", "getattr"], help="name them")
-    parser.add_argument("--trace", choices=["sample", "lda", "regression"], help="follow a call")
+    parser.add_argument(
+        "--list", choices=["small", "any", "getattr", "constants", "classes"], help="name them"
+    )
+    parser.add_argument("--trace", help="follow a call, or all of them")
     asked = parser.parse_args()
     if asked.trace:
-        trace(asked.trace)
+        for which in journeys() if asked.trace == "all" else [asked.trace]:
+            visited, deepest, crossings = trace(which)
+            print(f"{which}: {len(visited)} files, deepest frame {deepest}, {crossings} crossings")
+            for path in sorted(visited) if asked.trace != "all" else ():
+                print(f"  {pathlib.Path(path).relative_to(PACKAGE)} {visited[path]}")
     elif asked.list == "small":
         print("\n".join(small_modules(modules())))
+    elif asked.list == "classes":
+        print("\n".join(f"{number:4} {name}" for name, number in repeated_classes(modules()).items()))
+    elif asked.list == "constants":
+        for name, path in modules().items():
+            if silent := constants_without_a_word(path)[0]:
+                print(f"{name}: {', '.join(silent)}")
     elif asked.list:
         for name, path in modules().items():
             tree = ast.parse(path.read_text())
@@ -209,6 +336,7 @@ def main() -> None:
                 print(f"{number:4} {name}")
     else:
         counts(asked.rooms)
+        contracts()
 
 
 if __name__ == "__main__":

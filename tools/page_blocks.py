@@ -85,6 +85,19 @@ def choice() -> int:
     return int(commit[:8], 16) % 100 if commit else 0
 
 
+def seed() -> int:
+    """Return the seed of random tests, 0 to 99: SCIROCCO_TEST_SEED, or one from the commit."""
+    if "SCIROCCO_TEST_SEED" in os.environ:
+        return int(os.environ["SCIROCCO_TEST_SEED"])
+    commit = _git("rev-parse", "HEAD")
+    return int(commit[8:16], 16) % 100 if commit else 0
+
+
+def changed_files() -> set[str]:
+    """Return the files that the last commit or merge changed, or that have changed since."""
+    return set(_git("diff", "--name-only", "HEAD~1").split())
+
+
 def changed_pages() -> set[str]:
     """Return the names of the pages in docs/ that the last commit changed, or that have changed since."""
     return {pathlib.Path(file).stem for file in _git("diff", "--name-only", "HEAD~1", "--", "docs").split()}

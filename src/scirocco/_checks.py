@@ -8,6 +8,7 @@ import functools
 import inspect
 import math
 import os
+import re
 import stat
 import sys
 import warnings
@@ -234,10 +235,22 @@ def choice(value: object, name: str, options: tuple[str, ...]) -> str:
     return str(value)
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""`s3://bucket/run`, of which pathlib leaves s3:/bucket/run. The drive C:/ has one letter, and a:b no slash."""
+
+
 def path(value: object, name: str) -> Path:
-    """Return `value` as an absolute path that could exist: its nearest ancestor that exists is a folder."""
+    """Return `value` as an absolute path that could exist: its nearest ancestor that exists is a folder.
+
+    A URL is none: it would become a folder of this machine that is named after its scheme.
+    """
     if not isinstance(value, (str, os.PathLike)) or isinstance(os.fspath(value), bytes):
         raise InvalidTypeError(f"`{name}` must be a path (a string or pathlib.Path), got {value!r}.")
+    if _URL.match(os.fspath(value)):
+        raise InvalidValueError(
+            f"`{name}` is the URL {str(value)[:80]!r}: only folders and files of this machine are supported. Use a "
+            "path, such as that of a mounted bucket, and copy what is in it afterwards."
+        )
     try:
         found = Path(value).expanduser().absolute()
         if "\0" in str(found):

@@ -1,92 +1,11 @@
-"""Classes and functions at the top level, `sc.NAME`; imported, with JAX, when the first of them is used."""
+"""Classes and functions at the top level, `sc.NAME`; imported, with JAX, when the first of them is used.
 
-from scirocco.estimators import (
-    SAGA,
-    SVRG,
-    ControlVariates,
-    Full,
-    Minibatch,
-    Stratified,
-    Taylor,
-    Weighted,
-    empirical_fisher,
-)
-from scirocco.model import BlockModel, CountModel, HierarchicalModel, Model, Statistics
-from scirocco.run import Kernel, Run, laplace, load, resume, sample
-from scirocco.samplers import (
-    BADODAB,
-    BAOAB,
-    HMC,
-    MALA,
-    NUTS,
-    PSGLD,
-    SGFS,
-    SGHMC,
-    SGLD,
-    SGNHT,
-    SGRHMC,
-    SGRLD,
-    SMH,
-    Blocks,
-    BouncyParticle,
-    Gibbs,
-    HMCDynamics,
-    LeafScaledSGLD,
-    LowRank,
-    Preconditioned,
-    Recipe,
-    ZigZag,
-    schedules,
-    verify_recipe,
-)
-from scirocco.simplex import SCIR, SCIRCV, SimplexSGRLD
+`__all__` of `scirocco` alone decides which of these names are public there.
+"""
 
-__all__ = [
-    "BADODAB",
-    "BAOAB",
-    "HMC",
-    "MALA",
-    "NUTS",
-    "PSGLD",
-    "SAGA",
-    "SCIR",
-    "SCIRCV",
-    "SGFS",
-    "SGHMC",
-    "SGLD",
-    "SGNHT",
-    "SGRHMC",
-    "SGRLD",
-    "SMH",
-    "SVRG",
-    "BlockModel",
-    "Blocks",
-    "BouncyParticle",
-    "ControlVariates",
-    "CountModel",
-    "Full",
-    "Gibbs",
-    "HMCDynamics",
-    "HierarchicalModel",
-    "Kernel",
-    "LeafScaledSGLD",
-    "LowRank",
-    "Minibatch",
-    "Model",
-    "Preconditioned",
-    "Recipe",
-    "Run",
-    "SimplexSGRLD",
-    "Statistics",
-    "Stratified",
-    "Taylor",
-    "Weighted",
-    "ZigZag",
-    "empirical_fisher",
-    "laplace",
-    "load",
-    "resume",
-    "sample",
-    "schedules",
-    "verify_recipe",
-]
+# ruff: noqa: F403
+from scirocco.estimators import *
+from scirocco.model import *
+from scirocco.run import *
+from scirocco.samplers import *
+from scirocco.simplex import *

@@ -86,6 +86,15 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     return cls
 
 
+def cited(phrase: str, keys: str) -> Callable[[T], T]:
+    """What `scirocco cite` says of a class or function: a phrase for a methods section, and keys of the bibliography.
+
+    It is read from the source, so that the command need not import JAX; both must be literal strings.
+    """
+    assert phrase and keys
+    return lambda thing: thing
+
+
 def rebuilt(node: T, **fields: Any) -> T:
     """A copy of a pytree dataclass with other fields, made without its constructor: fields may be tracers or stacks."""
     copy = object.__new__(type(node))

@@ -86,7 +86,7 @@ def fitted(place):
     fit = ("topics", "fit", place.text, "--topics", "2", "--min-documents", "1", "--held-out", "0")
     long = ("--epochs", "200", "--threads", "1")  # draws that `topics show` does not warn of
     assert call(*fit, "--batch-size", "20", *long, "--out", place.topics)[0] == 0
-    assert call("cluster", "fit", place.table, *short, "--out", place.clusters)[0] == 0
+    assert call("cluster", "fit", place.table, *short, "--chains", "1", "--out", place.clusters)[0] == 0
     assert call("hmm", "fit", place.table, *short, "--chains", "1", "--out", place.states)[0] == 0
     fit = ("network", "fit", place.edges, "--epochs", "20", "--chains", "1", "--starts", "1")
     assert call(*fit, "--out", place.blocks)[0] == 0

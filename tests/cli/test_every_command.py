@@ -65,7 +65,8 @@ def test_good_input(command, request, say, quick_compiler):
     place = request.getfixturevalue("fitted" if command in FITTED else "place")
     status, out, err = say(*words_of(command, COMMANDS[command][0], place))
     assert status == GOOD_STATUS[command], err
-    chosen = {"topics fit": "LDA: ", "hmm fit": "HMM: ", "network fit": "MixedMembership: "}.get(command, "?")
+    models = {"topics": "LDA: ", "hmm": "HMM: ", "network": "MixedMembership: ", "cluster": "DPMixture: "}
+    chosen = models.get(command.removesuffix(" fit"), "?")
     assert out.strip() and (not err or err.startswith(chosen)), "one line says what was chosen"
     assert "\x1b" not in out, "no colours where there is no terminal"
 

@@ -1,6 +1,6 @@
 """`scirocco diagnose`, `report` and `cite`: what reaches the library, and what is printed."""
 
-import shutil
+import json
 import sys
 import types
 from importlib.resources import files
@@ -13,9 +13,8 @@ import scirocco_papers
 from scirocco import analysis, cli, estimators, models, samplers, simplex
 from scirocco.analysis.diagnosis import Diagnosis
 from scirocco.cli import benchmark
-from scirocco.cli.citing import WORKS, experiments, find, references
-from scirocco.cli.clusters_tables import kept_names
-from scirocco.run import family, list_runs
+from scirocco.cli.citing import experiments, find, references, works
+from scirocco.run import list_runs
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.listing import smallest_ess
 
@@ -88,7 +87,6 @@ def test_report(fitted, pages, say, monkeypatch, tmp_path):
     assert say("report", fitted.clusters, "--open")[0] == 0
     beside = fitted.clusters.with_name("clusters.html")
     assert opened == [beside.resolve().as_uri()]
-    assert [page[2]["names"] for page in pages] == [None, ("wide", "high")]
     assert say("report", fitted.topics, "--documents", fitted.text)[0] == 0
     assert len(pages[-1][2]["documents"]) == 40  # texts, which the report quotes
     status, _, err = say("report", fitted.topics, "--by", "year")
@@ -108,11 +106,11 @@ def test_everything_can_be_cited():
     rooms = (samplers, simplex, estimators, models)
     classes = {name for room in rooms for name in room.__all__ if name in (*sc.__all__, *models.__all__)}
     classes = {name for name in classes if name[0].isupper()}
-    assert classes <= set(WORKS)
+    assert classes <= set(works())
     assert set(experiments()) == set(scirocco_papers.ALL)
-    works = (WORKS | experiments()).values()
-    assert all(work.keys for work in works)
-    assert {key for work in works for key in work.keys} == set(references())
+    everything = (works() | experiments()).values()
+    assert all(work.keys for work in everything)
+    assert {key for work in everything for key in work.keys} == set(references())
 
 
 def test_cite(say):
@@ -172,15 +170,13 @@ def test_what_cannot_be_resumed_from_a_file(fitted, say):
         assert status == 2 and f"scirocco {command} ... --out {path} --resume" in err
 
 
-def test_names_of_columns_belong_to_one_run(fitted, tmp_path):
-    """A run that replaces another does not inherit its names; no stranger lies beside the draws."""
-    run = tmp_path / "clusters"
-    shutil.copytree(fitted.clusters, run)
-    assert kept_names(run) == ("wide", "high")
-    family.clear(run)  # refuses what is not a run's own
-    rows = np.random.default_rng(0).normal(size=(30, 2))
-    models.DPMixture("gaussian", seed=0).fit(rows, num_epochs=2, store=run, progress=False)
-    assert kept_names(run) is None
+def test_a_run_has_the_names_of_its_columns(fitted, say, tmp_path):
+    """From the header of the table; they are in the report and in the list of clusters."""
+    assert models.load(fitted.clusters).feature_names_in_.tolist() == ["wide", "high"]
+    assert say("report", fitted.clusters, "--out", tmp_path / "named.html")[0] == 0
+    assert ">wide<" in (tmp_path / "named.html").read_text("utf-8")
+    shown = json.loads(say("show", fitted.clusters, "--json")[1])
+    assert {item["name"] for item in shown["clusters"][0]["typical"]} == {"wide", "high"}
 
 
 def test_chains_in_folders_are_one_run(tmp_path, say):

@@ -64,30 +64,30 @@ def _regression(y: Any, **settings: Any) -> Case:
 
 CASES = {
     "LDA": Case(
-        {"num_topics": 2, "num_samples": 10},
+        {"num_topics": 2, "num_samples": 40},
         (COUNTS,),
-        12,
+        80,
         lambda model: model.transform(COUNTS[:5]),
         lambda model: model.transform(np.ones((3, 9), int)),
     ),
     "DynamicTopics": Case(
-        {"num_topics": 2, "num_samples": 10},
+        {"num_topics": 2, "num_samples": 40},
         (COUNTS, np.arange(60) % 3),
-        20,
+        80,
         lambda model: model.transform(COUNTS[:5], np.zeros(5)),
         lambda model: model.transform(np.ones((3, 9), int), np.zeros(3)),
     ),
     "CorrelatedTopics": Case(
-        {"num_topics": 2, "num_samples": 10},
+        {"num_topics": 2, "num_samples": 40},
         (COUNTS,),
-        20,
+        80,
         lambda model: model.transform(COUNTS[:5]),
         lambda model: model.transform(np.ones((3, 9), int)),
     ),
     "DPMixture": Case(
-        {"num_samples": 10, "initial_clusters": 3},
+        {"num_samples": 20, "initial_clusters": 3},
         (COUNTS,),
-        20,
+        40,
         lambda model: model.log_predictive(COUNTS[:5]),
         lambda model: model.predict(np.ones((3, 9), int)),
     ),
@@ -148,7 +148,7 @@ CASES = {
         lambda model: model.predict(np.ones((3, 5))),
     ),
     "BNN": Case(
-        {"hidden": 3, "num_samples": 10, "thin": 2, "batch_size": 20},
+        {"hidden": 3, "num_samples": 30, "thin": 2, "batch_size": 20},
         (X, CLASSES),
         60,
         lambda model: model.predict_proba(X[:5]),
@@ -301,7 +301,8 @@ def test_one_number_says_whether_the_chains_agree(name):
     if numbers:
         assert numbers == [pytest.approx(worst, abs=0.006)]
     else:
-        assert not worst > 1.3, said
+        chance = (1 + 12 / (model.run_.num_draws // 2)) ** 0.5  # of 20 independent draws R-hat may be 1.48
+        assert not worst > max(1.1, chance), said
 
 
 def test_arviz_gets_the_draws(name, model):

@@ -273,3 +273,38 @@ def test_not_fitted_and_wrong_tables():
         GLMM("y ~ (1 | g)").summary()
     with pytest.raises(InvalidTypeError, match="named columns"):
         GLMM("y ~ (1 | g)").fit(np.ones((3, 2)), progress=False)
+
+
+def test_an_offset_has_the_numbers_of_the_fit(tmp_path):
+    frame, _ = table()
+    model = GLMM("y ~ x + offset(scale(o)) + (1 + o | shop)", num_samples=20, num_chains=2, seed=3)
+    model.fit(frame, num_epochs=30, progress=False)
+    few = frame.iloc[:5].assign(o=[1.0, 1.0, 50.0, 1.0, 2.0])
+    for options in ({}, {"random_effects": False}):
+        wanted = model.predict(pd.concat([frame, few]), **options)[len(frame) :]
+        alone = [model.predict(few.iloc[[row]], **options)[0] for row in range(5)]
+        np.testing.assert_allclose(alone, wanted, rtol=1e-6)
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(GLMM.load(tmp_path / "model").predict(few), model.predict(few), rtol=1e-5)
+
+
+def test_levels_of_several_columns_are_tuples(tmp_path):
+    """Times have colons: joined by them, ("10", "30:5") and ("10:30", "5") would be one level."""
+    pairs = [("10", "30:5", 7), ("10:30", "5", 7), ("9", "8", 7), ("9", "8", 11)]
+    p, q, k = (np.tile(part, 30) for part in zip(*pairs, strict=True))
+    height = np.tile([-30.0, 30.0, 5.0, 12.0], 30)
+    frame = pd.DataFrame({"p": p, "q": q, "k": k.astype(np.int64)})
+    frame["y"] = height + np.random.default_rng(0).normal(size=120)
+    model = GLMM("y ~ 1 + (1 | p:q:k)", num_samples=40, num_chains=2, seed=1).fit(frame, progress=False)
+    model.save(tmp_path / "model")
+    for one in (model, GLMM.load(tmp_path / "model")):
+        effects = one.random_effects()
+        assert effects.index.get_level_values(0).unique().tolist() == sorted(pairs)
+        np.testing.assert_allclose(one.predict(frame.iloc[:4]), height[:4], atol=2)
+        some = one.random_effects(levels=[("9", "8", 11), ("10", "30:5", 7)])
+        np.testing.assert_array_equal(some["mean"].to_numpy(), effects["mean"].to_numpy()[[3, 0]])
+    with pytest.raises(InvalidValueError, match=r"has no level \('9', '8', 12\)"):
+        model.random_effects(levels=[("9", "8", 12)])
+    new = frame.iloc[:1].assign(k=8)
+    with pytest.raises(InvalidValueError, match=r"the level \('10', '30:5', 8\) of `p:q:k`"):
+        model.predict(new, new_groups="error")

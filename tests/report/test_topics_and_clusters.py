@@ -141,9 +141,9 @@ def test_clusters_are_those_of_the_model(tmp_path, seed, base):
     page = Page(report.html(model, names=["<i>a", "b", "c"]))
     assert list(page.sections)[:5] == ["what", "diagnosis", "number", "weights", "profiles"]
     assert not page.problems and len(page.ids) == len(set(page.ids))
-    for row in model.summary(0.9):
-        assert f"cluster-{row['label']}" in page.ids
-        said = f"weight {number(row['weight'], 3)} ({number(row['low'], 3)} to {number(row['high'], 3)})"
+    for row in model.clusters(0.9):
+        assert f"cluster-{row.label}" in page.ids
+        said = f"weight {number(row.weight, 3)} ({number(row.low, 3)} to {number(row.high, 3)})"
         assert said in page.sections["profiles"]
     assert "<i>a" in page.sections["profiles"]
     name = "means" if base == "gaussian" else "components"

@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 class Looking(own_samplers.ScaledSGLD):
     """SGLD that compares the gradient with the one that follows from the auxiliary draws: Σ w (z - θ)."""
 
-    needs_auxiliary = True
+    needs = sc.samplers.Needs(auxiliary=True)
     chances: Any = None
 
     def init(self, params, key):
@@ -70,7 +70,7 @@ class Looking(own_samplers.ScaledSGLD):
 
 @sc.samplers.pytree_dataclass
 class LookingNoise(Looking):
-    noise_kind = "diagonal"
+    needs = sc.samplers.Needs(auxiliary=True, noise="diagonal")
 
 
 def run(sampler, estimator=None, model=MODEL, data=Y, **options):
@@ -120,7 +120,7 @@ def test_a_sampler_is_given_the_draws_behind_its_gradient(sampler, where, seed, 
     assert found.stats["difference"].max() < 1e-3
     assert np.ptp(found.stats["latent"]) > 0.1
     plain = run(own_samplers.ScaledSGLD(1e-3), data=data, seed=seed)
-    if sampler.noise_kind == "none":
+    if sampler.needs.noise == "none":
         np.testing.assert_array_equal(found.draws, plain.draws)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.run import pilot, scores, setup
-from scirocco.samplers.base import reshuffling_factor
+from scirocco.samplers.scales import reshuffling_factor
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 

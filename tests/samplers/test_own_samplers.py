@@ -11,6 +11,7 @@ from scipy import stats
 import helpers
 import scirocco as sc
 from own_samplers import MALA, Place, ScaledSGLD, Watching, WatchingNoise
+from scirocco.errors import InvalidTypeError
 from scirocco.run import encoding, setup
 from scirocco.run import loop as _loop
 
@@ -317,9 +318,19 @@ def test_metropolis_with_an_open_step_size_and_in_a_store(tmp_path):
     np.testing.assert_array_equal(run.draws, whole.draws)
 
 
-def test_accept_is_what_makes_a_sampler_propose():
-    assert MALA(0.1).proposes
-    assert not ScaledSGLD(0.1).proposes
+def test_a_sampler_of_no_kind_is_refused():
+    @sc.samplers.pytree_dataclass
+    class Still(sc.samplers.Sampler):
+        step_size: float = 1.0
+
+        def init(self, params, key):
+            return Place(params)
+
+    with pytest.raises(InvalidTypeError, match=r"Still is of no kind: derive it from sc\.samplers\.Mover"):
+        draw(Still(), sc.Full())
+
+
+def test_a_sampler_is_its_numbers():
     assert dataclasses.replace(MALA(0.1), biased=1.0).biased == 1.0
     assert isinstance(ScaledSGLD(0.1).init(jnp.zeros(2), jax.random.key(0)), Place)
 

@@ -196,7 +196,7 @@ def test_what_is_given_is_not_measured(monkeypatch):
     """With a factor and a step size there is nothing to find out."""
     monkeypatch.setattr("scirocco.run.pilot.measure", lambda *_: pytest.fail("measured"))
     given = sc.Preconditioned(sc.SGLD(0.1), factor=factor_of(0))
-    assert not given.needs_scales
+    assert not given.is_open
     sampler, _, _ = chosen_by(given)
     np.testing.assert_array_equal(sampler.factor, given.factor)
     assert (sampler.step_size, sampler.temperature) == (0.1, 1.0)

@@ -36,6 +36,7 @@ from scirocco.run.tuning import (
 )
 from scirocco.samplers import SGLD, Sampler
 from scirocco.samplers.base import is_open
+from scirocco.samplers.preconditioned import core_of
 from scirocco.types import Data, Key, Params
 
 _WITHOUT_ROWS = (ControlVariates, Minibatch, Stratified, Weighted)
@@ -131,7 +132,7 @@ def tune(
     sampler = SGLD() if sampler is None else sampler
     estimator = default_estimator(model, source, sampler) if estimator is None else estimator
     sizes = over.pop("batch_size", None)
-    inner = sampler.core
+    inner = core_of(sampler)
     if not is_open(inner.step_size) and not over and sizes is None:
         raise InvalidValueError(
             f"there is nothing to choose: {type(inner).__name__} has a step size. Omit it, or pass values to try "

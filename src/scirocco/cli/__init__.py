@@ -6,6 +6,7 @@ Exit status: 0 success; 1 a claim or a check failed, or a watched run ended badl
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,17 +16,16 @@ from scirocco import _interrupt
 from scirocco._version import __version__, versions
 from scirocco.cli import _exit
 from scirocco.cli._common import JSON, print_json, say, typer
+from scirocco.cli._models import predict_command, show_command
 from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
-from scirocco.cli.clusters import cluster_app
 from scirocco.cli.data import data_app
-from scirocco.cli.hmm import hmm_app
 from scirocco.cli.inspect import diagnose, report, runs, verify, watch
-from scirocco.cli.network import network_app
+from scirocco.cli.models import predict, show
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
-from scirocco.cli.topics import topics_app
 from scirocco.errors import SciroccoError, SciroccoWarning
+from scirocco.models._core.registry import MODELS
 
 app = typer.Typer(
     name="scirocco",
@@ -60,10 +60,10 @@ app.command()(watch)
 app.command()(verify)
 app.command()(diagnose)
 app.command()(report)
-app.add_typer(topics_app, name="topics")
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(hmm_app, name="hmm")
-app.add_typer(network_app, name="network")
+show_command(app)(show)
+predict_command(app)(predict)
+for group in sorted({entry.group for entry in MODELS.values()} - {""}):
+    app.add_typer(getattr(importlib.import_module(f"scirocco.cli.{group}"), f"{group}_app"), name=group)
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
 app.command()(bench)

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from scirocco import _checks
 from scirocco._console import neutral, print_wrapped, to_json, width
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError, MissingExtraError
@@ -34,9 +35,17 @@ VOCABULARY = typer.Option(
     "--vocabulary", metavar="FILE", help="The words, one per line, in the order of their ids."
 )
 INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
+NEW_RUN = typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
+NEW_FILE = typer.Option(
+    "--out", metavar="FILE.csv", help="File to write; one line per row.", show_default=False
+)
+EPOCHS = typer.Option("--epochs", help="Length of the run in passes over the data.")
 STEPS = typer.Option("--steps", min=1, help="Length of the run in batches.")
 SECONDS = typer.Option("--seconds", help="Length of the run in seconds of wall time.")
 DRAWS = typer.Option("--draws", min=1, help="Posterior draws to keep per chain.")
+CHAINS = typer.Option("--chains", min=1, help="Independent chains; 4 by default.")
+BATCH_SIZE = typer.Option("--batch-size", min=1, help="Rows (observations, nodes, documents) per step.")
+SEED = typer.Option("--seed", min=0, help="Random seed of the chains.")
 THREADS = typer.Option("--threads", min=1, help="Number of threads; all cores by default.")
 REPLACE = typer.Option("--overwrite", help="Replace FILE.")
 
@@ -81,6 +90,7 @@ def counted(number: int, unit: str) -> str:
 
 def check_source(path: Path) -> None:
     """Reject a table that is not there, before anything slow is imported."""
+    _checks.path(path, "DATA")
     if not path.expanduser().exists():
         raise InvalidValueError(f"there is no file {path}.")
 
@@ -105,8 +115,16 @@ def drawn_so_far(num_chains: int, num_draws: int, status: str) -> str:
     )
 
 
+def cell(row: Any, name: str) -> str:
+    """A value of a table, with the interval in its columns `name_low` and `name_high`, if there is one."""
+    if f"{name}_low" in row:
+        return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
+    return str(row[name])
+
+
 def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
     """Reject a file that cannot be written, before any work is done."""
+    _checks.path(path, "--out")
     if path.suffix not in endings:
         raise InvalidValueError(f"--out {path} must end in {' or '.join(endings)}.")
     if path.exists() and not overwrite:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, NamedTuple
@@ -53,48 +55,7 @@ class Work(NamedTuple):
     keys: tuple[str, ...]
 
 
-# kind -> name -> phrase for a methods section, keys of references.bib
 _TABLE = {
-    "sampler": {
-        "SGLD": ("stochastic gradient Langevin dynamics", "welling2011"),
-        "PSGLD": ("preconditioned stochastic gradient Langevin dynamics", "li2016"),
-        "LeafScaledSGLD": (
-            "stochastic gradient Langevin dynamics with a step size for each group of parameters",
-            "welling2011 baker2018thesis",
-        ),
-        "HMC": ("Hamiltonian Monte Carlo on all rows", "duane1987"),
-        "MALA": ("the Metropolis-adjusted Langevin algorithm on all rows", "roberts1996"),
-        "ZigZag": ("the zig-zag process with control variates", "bierkens2019"),
-        "BouncyParticle": ("the bouncy particle sampler with control variates", "bouchard2018 bierkens2019"),
-        "SMH": ("scalable Metropolis-Hastings", "cornish2019"),
-        "NUTS": ("the no-U-turn sampler on all rows", "hoffman2014"),
-        "Preconditioned": ("a sampler moved in preconditioned coordinates", "ma2015 welling2011"),
-        "SGFS": ("stochastic gradient Fisher scoring", "ahn2012"),
-        "SGHMC": ("stochastic gradient Hamiltonian Monte Carlo", "chen2014"),
-        "SGNHT": ("the stochastic gradient Nosé-Hoover thermostat", "ding2014"),
-        "BAOAB": ("the BAOAB splitting of Langevin dynamics", "leimkuhler2013"),
-        "BADODAB": ("the BADODAB splitting of the Nosé-Hoover thermostat", "leimkuhler2016 ding2014"),
-        "SGRLD": ("stochastic gradient Riemannian Langevin dynamics", "patterson2013 ma2015"),
-        "SGRHMC": ("stochastic gradient Riemannian Hamiltonian Monte Carlo", "ma2015"),
-        "HMCDynamics": ("Hamiltonian dynamics with noisy gradients, written as a recipe", "ma2015"),
-        "Recipe": ("a sampler of the complete recipe of D and Q", "ma2015"),
-        "LowRank": ("a recipe whose matrices are diagonal plus low rank", "ma2015"),
-        "Blocks": ("samplers that move the blocks of the parameters in turn", "ma2015"),
-        "Gibbs": ("Gibbs updates of a block between stochastic gradient steps", "chen2014"),
-        "SCIR": ("the stochastic Cox-Ingersoll-Ross process", "baker2018"),
-        "SCIRCV": ("the stochastic Cox-Ingersoll-Ross process with control variates", "barile2024"),
-        "SimplexSGRLD": ("stochastic gradient Riemannian Langevin dynamics on the simplex", "patterson2013"),
-    },
-    "estimator": {
-        "Full": ("exact gradients", "scirocco"),
-        "Minibatch": ("minibatch estimates of the gradient", "welling2011"),
-        "Weighted": ("minibatches with unequal probabilities", "scirocco"),
-        "Stratified": ("stratified minibatches", "barile2024"),
-        "ControlVariates": ("control variates for the gradient, centred at the mode", "baker2019"),
-        "Taylor": ("control variates of second order for the gradient", "cornish2019 baker2019"),
-        "SVRG": ("stochastic variance reduced gradients", "dubey2016 johnson2013"),
-        "SAGA": ("SAGA estimates of the gradient", "dubey2016 defazio2014"),
-    },
     "model": {
         **{name: (entry.method or entry.words, entry.cite) for name, entry in MODELS.items()},
         "horseshoe": ("the horseshoe prior", "carvalho2010"),
@@ -112,11 +73,31 @@ _TABLE = {
         "scirocco": ("the library scirocco", "scirocco"),
     },
 }
-WORKS = {
-    name: Work(kind, sentence, tuple(keys.split()))
-    for kind, named in _TABLE.items()
-    for name, (sentence, keys) in named.items()
-}
+"""Kind, name, phrase for a methods section, and keys of references.bib, of what has no class with `cited`."""
+_ROOMS = {"samplers": "sampler", "simplex": "sampler", "estimators": "estimator"}
+"""Rooms whose classes and functions are decorated with `cited`, and what these are."""
+
+
+@cache
+def works() -> dict[str, Work]:
+    """Everything of the library that can be cited. Decorators are read from the source: importing it takes seconds."""
+    found = {}
+    for room, kind in _ROOMS.items():
+        for path in sorted(files("scirocco").joinpath(room).iterdir(), key=str):
+            if path.name.endswith(".py"):
+                found |= {name: Work(kind, *of) for name, of in _cited(path.read_text("utf-8"))}
+    for kind, named in _TABLE.items():
+        found |= {name: Work(kind, phrase, tuple(keys.split())) for name, (phrase, keys) in named.items()}
+    return found
+
+
+def _cited(source: str) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
+    """The names that a module defines under `@cited(phrase, keys)`, and those two."""
+    for node in ast.parse(source).body:
+        for call in node.decorator_list if isinstance(node, ast.ClassDef | ast.FunctionDef) else ():
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "cited":
+                phrase, keys = map(ast.literal_eval, call.args)
+                yield node.name, (phrase, tuple(keys.split()))
 
 
 def experiments() -> dict[str, Work]:
@@ -130,9 +111,9 @@ def experiments() -> dict[str, Work]:
 
 def find(name: str) -> tuple[str, Work]:
     """Look up a name, ignoring case, `-`, `_` and `.`: its usual spelling, and what it refers to."""
-    known = WORKS
-    if _plain(name) not in map(_plain, WORKS):
-        known = experiments() | WORKS
+    known = works()
+    if _plain(name) not in map(_plain, known):
+        known = experiments() | known
     plain = {_plain(each): each for each in known}
     if _plain(name) in plain:
         found = plain[_plain(name)]
@@ -174,13 +155,13 @@ def cite(
 
     known = references()
     if list_them:
-        works = WORKS | experiments()
+        everything = works() | experiments()
         if as_json:
-            print_json({name: each._asdict() for name, each in works.items()})
+            print_json({name: each._asdict() for name, each in everything.items()})
             return
         rows = [
             [name, each.kind, ", ".join(known[key].short for key in each.keys)]
-            for name, each in works.items()
+            for name, each in everything.items()
         ]
         print_table("scirocco cite NAME", ["name", "what", "papers"], rows)
         return

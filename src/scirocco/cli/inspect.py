@@ -229,7 +229,6 @@ def report(
     """
     import webbrowser
 
-    from scirocco.cli.clusters_tables import kept_names
     from scirocco.models.lda.texts import table_column
     from scirocco.report import write
     from scirocco.run import load
@@ -243,12 +242,11 @@ def report(
     if not _of_chains(path):
         open_stored(path)  # reports a damaged run before any work is done
     full = None if config is None else _diagnosis(load(path), config, None, None)
-    names = None if _of_chains(path) else kept_names(path)
     if documents is None and (column is not None or by is not None):
         raise InvalidValueError("--column and --by require --documents.")
     corpus = None if documents is None else _documents(path, documents, column, encoding)
     groups = None if by is None or documents is None else table_column(documents, by, encoding)
-    written = write(path, where, documents=corpus, groups=groups, names=names, diagnosis=full).resolve()
+    written = write(path, where, documents=corpus, groups=groups, diagnosis=full).resolve()
     if as_json:
         print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
     else:
@@ -261,10 +259,10 @@ def report(
 
 def _documents(path: Path, documents: Path, column: str | None, encoding: str) -> Corpus | list[str]:
     """Texts, or counts read with the vocabulary of a topic model's run."""
-    from scirocco.models.lda.summary import open_run
+    from scirocco.models import LDA
     from scirocco.models.lda.texts import as_texts, open_corpus
 
     found = as_texts(documents, column, encoding)
     if found is not None:
         return list(found.read())
-    return open_corpus(documents, open_run(path).model._known()).corpus
+    return open_corpus(documents, LDA.load(path)._known()).corpus

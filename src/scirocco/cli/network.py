@@ -200,23 +200,22 @@ def network_predict(
 
 def _open(path: Path) -> tuple[Model, str]:
     """The model, and the status of its run."""
-    from scirocco.models import MixedMembership, StochasticBlockModel, fits, name_at
-    from scirocco.store import open_stored
+    from scirocco.models import MixedMembership, StochasticBlockModel, name_at
 
     kind = MixedMembership if name_at(path) == "MixedMembership" else StochasticBlockModel
-    stored = open_stored(path)
-    fits.need_draws(stored, kind._kind.key, "shares")
-    return kind.load(path), str(stored.progress["status"])
+    model: Model = kind.load(path)
+    return model, model.run_.status
 
 
 def _show(path: Path, interval: float, as_json: bool) -> Model:
     from scirocco._console import print_table, print_wrapped
     from scirocco.diagnostics.intervals import widest
+    from scirocco.models import MixedMembership
 
     model, status = _open(path)
     chains, draws = model.draws_["shares"].shape[:2]
     interval = widest(chains * draws, interval)  # of a short run, or of one that is still going
-    table = model.summary(interval)
+    table = model.communities(interval) if isinstance(model, MixedMembership) else model.blocks(interval)
     unit = str(table.index.name)
     if as_json:
         listed = zip(table.index, table.to_dict("records"), strict=True)

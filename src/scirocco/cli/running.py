@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from scirocco.cli._common import JSON, RUN, print_json, print_wrapped, say, typer
 from scirocco.cli._exit import INTERRUPTED, WRONG, ending_with_its_draws
+from scirocco.cli._models import print_summary
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -114,32 +115,16 @@ def _finish(run: Run, as_json: bool) -> None:
     elif interrupted:
         say(f"Interrupted. To resume: scirocco resume {shlex.quote(str(run.path))}")
     else:
+        from scirocco.run import load
+
         print_wrapped(str(run))
         if run.draws is not None and run.configuration["dimension"] <= _MOST_SHOWN and run.num_draws >= 4:
-            _print_summary(run)
+            print_summary("Posterior", load(str(run.path)).summary(digits=None))
         say(f"In Python: sc.load({str(run.path)!r})\nNext: scirocco diagnose {shlex.quote(str(run.path))}")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if run.status == "diverged":
         raise typer.Exit(WRONG)
-
-
-def _print_summary(run: Run) -> None:
-    """The main columns of `run.summary()`."""
-    from scirocco._console import print_table
-    from scirocco.run import load
-
-    rows = [
-        [
-            f"{name} ",
-            *(f" {row[column]:.4g}" for column in ("mean", "sd", "5%", "95%")),
-            f" {row['ess_bulk']:,.0f}",
-            f" {row['r_hat']:.3f}",
-        ]
-        for name, row in load(str(run.path)).summary(digits=None).to_dict("index").items()
-    ]
-    columns = ["", "  mean", "  sd", "  5 %", "  95 %", "  ESS", "  R-hat"]
-    print_table("Posterior", columns, rows, right=range(1, 7))
 
 
 def _as_json(run: Run) -> dict[str, Any]:

@@ -194,27 +194,28 @@ def topics_show(
 ) -> None:
     """Show the topics of a run, largest first: words, weights, credible intervals, and R-hat with several chains.
 
-    You can use it while the run is being fitted. R-hat is the largest over the words shown, after matching the topics
-    of the chains; near 1 the chains agree.
+    You can use it while the run is being fitted. R-hat is the largest of the share of a topic and of its first five
+    words, after matching the topics of the chains; near 1 the chains agree.
 
     Example: scirocco topics show kos --words 8
     """
-    from scirocco.models.lda.summary import open_run, summarise
+    from scirocco.models import LDA
+    from scirocco.models.lda.summary import summarise
 
-    opened = open_run(run)
-    interval = opened.level(interval)
-    found = summarise(opened, words, interval)
+    model = LDA.load(run)
+    interval = model._level(interval)
+    found = summarise(model, words, interval)
     known = range(len(found))
     for number in topic or ():
         if number not in known:
             raise InvalidValueError(f"there is no topic {number} in {run}: they are 0..{len(found) - 1}.")
     chosen = [each for each in found if topic is None or each.number in topic]
     if as_json:
-        print_json(topics_tables.as_json(run, opened, chosen, interval))
+        print_json(topics_tables.as_json(run, model, chosen, interval))
     elif topic:
         topics_tables.print_details(chosen, interval)
     else:
-        topics_tables.print_overview(opened, chosen, interval)
+        topics_tables.print_overview(model, chosen, interval)
 
 
 @topics_app.command("transform")
@@ -245,12 +246,12 @@ def topics_transform(
 
     Example: scirocco topics transform kos docword.kos.txt.gz --out shares.csv --interval 0.9
     """
+    from scirocco.models import LDA
     from scirocco.models.lda.prediction import share_pieces
-    from scirocco.models.lda.summary import open_run
     from scirocco.models.lda.texts import open_corpus
 
     _common.check_target(out, (".npz", ".csv"), overwrite)
-    model = open_run(run).model
+    model = LDA.load(run)
     opened = open_corpus(
         corpus,
         model._known(),
@@ -333,9 +334,10 @@ def topics_compare(
 
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """
-    from scirocco.models.lda.summary import compare, open_run, same_words
+    from scirocco.models import LDA
+    from scirocco.models.lda.summary import compare, same_words
 
-    one, other = open_run(first).model, open_run(second).model
+    one, other = LDA.load(first), LDA.load(second)
     if corpus is not None and not same_words(one, other):
         raise InvalidValueError(
             "perplexities over two vocabularies cannot be compared: leave --corpus out, or fit both runs with the same "

@@ -94,7 +94,7 @@ def run(request: Request) -> None:
 
 def _check(request: Request, model: LDA) -> None:
     """Reject options that cannot work, before any data are read."""
-    from scirocco.models._core import check_length
+    from scirocco.models._core.length import check_length
     from scirocco.models.lda.settings import Size, resolve
 
     if request.corpus is not None and request.out is None:
@@ -186,7 +186,7 @@ def _tokeniser(words: Words) -> Tokeniser:
 def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None, folder: Path) -> None:
     from scirocco.cli import topics_tables
     from scirocco.models.lda.prediction import hold_out, kept_numbers
-    from scirocco.models.lda.summary import open_run, summarise
+    from scirocco.models.lda.summary import summarise
 
     fitted, held = hold_out(corpus, request.held_out, request.seed)
     kept_back = f"; {held.num_documents:,} more are held out" if held is not None else ""
@@ -199,13 +199,12 @@ def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None,
         kept = kept_numbers(corpus.num_documents, held.num_documents, request.seed)
         labels = [labels[number] for number in kept]
     status = _sample(request, model, fitted, labels, held, folder)
-    opened = open_run(folder)
-    shown = summarise(opened, _WORDS_SHOWN)
+    shown, level = summarise(model, _WORDS_SHOWN), model._level(0.9)
     score = None if held is None else model.perplexity(held)
     if request.as_json:
-        print_json(topics_tables.as_json(folder, opened, shown, opened.level(0.9)) | {"perplexity": score})
+        print_json(topics_tables.as_json(folder, model, shown, level) | {"perplexity": score})
     else:
-        topics_tables.print_overview(opened, shown[:_MOST_SHOWN], opened.level(0.9))
+        topics_tables.print_overview(model, shown[:_MOST_SHOWN], level)
         if held is not None:
             say(f"perplexity of the {held.num_documents:,} documents held out: {score:,.1f}")
         if request.out is not None:

@@ -10,13 +10,13 @@ from scirocco.cli._common import drawn_so_far, print_wrapped, say, width
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
-    from scirocco.models.lda.summary import Comparison, Opened, Topic, Word
+    from scirocco.models.lda.summary import Comparison, Topic, Word
 
 _BAR = 30
 _AGREED = 1.1  # R-hat
 
 
-def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> None:
+def print_overview(model: LDA, topics: Sequence[Topic], interval: float) -> None:
     """Print one or more lines for each topic."""
     from scirocco._console import print_table
 
@@ -33,9 +33,9 @@ def print_overview(opened: Opened, topics: Sequence[Topic], interval: float) -> 
         row += [f"{100 * topic.share:.1f} %" if topic.share is not None else ""] if with_share else []
         row += [_rhat(topic.rhat)] if with_rhat else []
         rows.append([" " + cell + " " for cell in row] + [words])
-    total = opened.model.num_topics
+    total = model.num_topics
     some = f"{len(topics)} of {total} topics" if len(topics) < total else f"{total} topics"
-    title = f"{some}, {drawn_so_far(opened.num_chains, opened.num_draws, opened.status)}"
+    title = f"{some}, {drawn_so_far(model.run_.num_chains, model.run_.num_draws, model.run_.status)}"
     heading = f"word: weight in % ({100 * interval:g} % interval)"
     print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
     apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
@@ -101,15 +101,15 @@ def _bar(word: Word, most: float) -> str:
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
 
 
-def as_json(path: Path, opened: Opened, topics: Sequence[Topic], interval: float) -> dict[str, Any]:
+def as_json(path: Path, model: LDA, topics: Sequence[Topic], interval: float) -> dict[str, Any]:
     """The topics as plain values."""
     return {
         "run": str(path),
-        "status": opened.status,
-        "num_topics": opened.model.num_topics,
-        "num_words": opened.model.n_features_in_,
-        "num_chains": opened.num_chains,
-        "num_draws": opened.num_draws,
+        "status": model.run_.status,
+        "num_topics": model.num_topics,
+        "num_words": model.n_features_in_,
+        "num_chains": model.run_.num_chains,
+        "num_draws": model.run_.num_draws,
         "interval": interval,
         "topics": [topic._asdict() | {"words": [word._asdict() for word in topic.words]} for topic in topics],
     }

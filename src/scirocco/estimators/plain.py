@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scirocco import _checks
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, AllRows, Batching, batching
 from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidTypeError
@@ -22,6 +22,7 @@ from scirocco.estimators.precision import PRECISIONS, in_precision
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
+@cited("exact gradients", "scirocco")
 @pytree_dataclass
 class Full(Estimator):
     """The exact sum over all rows, at every step: cost O(N). The reference for the others.
@@ -57,6 +58,7 @@ class Full(Estimator):
         return Estimate(total, none_at_all(total, position, kind)), memory
 
 
+@cited("minibatch estimates of the gradient", "welling2011")
 @pytree_dataclass
 class Minibatch(Estimator):
     """(N/n) Σ_{i in S} f(θ, x_i) over a minibatch S of n rows: unbiased, cost O(n).
@@ -114,6 +116,7 @@ class Minibatch(Estimator):
         return made, memory
 
 
+@cited("minibatches with unequal probabilities", "scirocco")
 @pytree_dataclass
 class Weighted(Estimator):
     """Σ_{i in S} f(θ, x_i) / (n p_i) over n rows drawn with probability p_i: unbiased for any p_i > 0.
@@ -157,6 +160,7 @@ class Weighted(Estimator):
         return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
+@cited("stratified minibatches", "barile2024")
 @pytree_dataclass
 class Stratified(Estimator):
     """Σ_s (N_s/n_s) Σ_{i in S_s} f(θ, x_i): some rows of every stratum s, at every step; unbiased.

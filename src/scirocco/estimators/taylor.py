@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _checks, _tree
 from scirocco._expansion import Expansion
 from scirocco._programs import setup_program
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.data.batching import Batch, Batching, batching
 from scirocco.data.tables import Table
 from scirocco.data.unequal import WeightedRows
@@ -48,6 +48,7 @@ class TaylorMemory(NamedTuple):
         return self.expansion.centre
 
 
+@cited("control variates of second order for the gradient", "cornish2019 baker2019")
 @pytree_dataclass
 class Taylor(Estimator):
     r"""Control variates of second order, with rows drawn in proportion to how much they can differ from the expansion.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.data.batching import SAMPLING, Batch, Batching, batching
 from scirocco.data.tables import OverDevices, Table
 from scirocco.data.unequal import WeightedRows
@@ -66,6 +66,7 @@ def _centred_estimate(
     return Estimate(total, covariance(differences, batch, kind))
 
 
+@cited("control variates for the gradient, centred at the mode", "baker2019")
 @pytree_dataclass
 class ControlVariates(Estimator):
     """Σ_i f(θ̂, x_i) + (N/n) Σ_{i in S} [f(θ, x_i) - f(θ̂, x_i)] with a fixed centre θ̂ at the posterior mode.
@@ -226,6 +227,7 @@ def centre_like(centre: Params, params: Params, owner: str) -> Params:
     return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, params)
 
 
+@cited("stochastic variance reduced gradients", "dubey2016 johnson2013")
 @pytree_dataclass
 class SVRG(Estimator):
     """Control variates whose centre moves to the chain's position every `refresh_every` steps (Johnson & Zhang 2013).
@@ -311,6 +313,7 @@ class TableMemory(NamedTuple):
     total: PyTree
 
 
+@cited("SAGA estimates of the gradient", "dubey2016 defazio2014")
 @pytree_dataclass
 class SAGA(Estimator):
     """Σ_j g_j + (N/n) Σ_{i in S} [f(θ, x_i) - g_i], where g_i is row i's value when it was last drawn (Defazio 2014).

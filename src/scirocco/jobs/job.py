@@ -26,6 +26,7 @@ from scirocco.data.formats.readers import reading
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
 from scirocco.model import Posterior
+from scirocco.models._core.registry import MODELS
 from scirocco.run import Run, resume, sample
 from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.loading import COLUMNS
@@ -242,18 +243,16 @@ def _first(path: Path) -> Path:
 def _refuse_others(path: Path) -> None:
     """Reject models with their own sampling loop, which have their own command."""
     model = Record.from_json(open_stored(_first(path)).record).model
-    command = {
-        "LDA": "topics fit",
-        "DPMixture": "cluster fit",
-        "HMM": "hmm fit",
-        "StochasticBlockModel": "network fit",
-        "MixedMembership": "network fit --mixed",
-    }.get(model)
-    if command is not None:
-        raise InvalidValueError(
-            f"{path} contains a fitted {model}: repeat the original command with --resume: "
-            f"scirocco {command} ... --out {path} --resume"
-        )
+    if model not in MODELS:
+        return
+    command = MODELS[model].command
+    again = (
+        f"scirocco {command} ... --out {path} --resume"
+        if command
+        else f"fit(..., store={str(path)!r}, resume=True)"
+    )
+    what = "command with --resume" if command else "call"
+    raise InvalidValueError(f"{path} contains a fitted {model}: repeat the original {what}: {again}")
 
 
 def find(name: object, here: Path) -> Any:

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
+from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.drawing.charts import scores
@@ -160,10 +161,8 @@ def _checked(checks: Sequence[Checking]) -> list[Section]:
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
-    try:
-        target = Path(path)
-    except TypeError:
-        raise InvalidTypeError(f"`path` must be the name of a file, got {type(path).__name__}.") from None
+    _checks.path(path, "path")
+    target = Path(path)
     if target.is_dir():
         target = target / "report.html"
     if target.suffix.lower() not in (".html", ".htm"):

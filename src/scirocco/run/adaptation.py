@@ -72,7 +72,9 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
 def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> DeviceChains:
     """Chains that start around the first guess, further apart than the posterior's standard deviations suggest."""
     for spread in (*_SPREADS, 0.0):
-        places = scattered(ready.start.position, ready.sampler.factor, spread, plan.num_chains, plan.seed)
+        places = scattered(
+            ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed
+        )
         chains = make_chains(problem, ready.start._replace(places=places), plan)
         gradient = chains.current[1]
         if all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)):
@@ -85,7 +87,7 @@ def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> Device
 
 def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     """Start the chains apart from each other, where the sampler knows the posterior's standard deviations."""
-    position, factor = ready.start.position, ready.sampler.factor
+    position, factor = ready.start.position, ready.sampler.known.factor
     if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
         return ready
     rows = some_rows(problem.model, problem.table, plan.key)
@@ -153,7 +155,7 @@ class _Search:
         """L from the covariance of the second half of the window, shrunk towards the L before."""
         self.disagreement = float(np.nanmax(rhat(positions, "split"), initial=1.0))
         flat = positions[:, positions.shape[1] // 3 :].reshape(-1, positions.shape[-1])
-        old = np.asarray(self.sampler.factor, np.float64)
+        old = np.asarray(self.sampler.known.factor, np.float64)
         weight = len(flat) / (len(flat) + _PRIOR * (flat.shape[1] if old.ndim == 2 else 1))
         if old.ndim == 1:
             spread = weight * flat.var(axis=0) + (1 - weight) * old**2

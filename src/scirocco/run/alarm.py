@@ -28,7 +28,8 @@ from scirocco.run import pilot
 from scirocco.run.loop import Parts
 from scirocco.run.result import Run
 from scirocco.samplers import Sampler, schedules
-from scirocco.samplers.base import Excess, largest
+from scirocco.samplers.preconditioned import core_of
+from scirocco.samplers.scales import Excess, largest
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _DRAWS, _NUMBERS = 256, 1 << 24
@@ -69,9 +70,9 @@ def applies(model: Any, sampler: Sampler) -> bool:
     return bool(
         model.has_density
         and not model.takes_key
-        and sampler.driven_by == "gradient"
-        and not sampler.needs_trajectory  # exact, and adapted
-        and not sampler.needs_expansion
+        and sampler.needs.drive == "gradient"
+        and not sampler.needs.trajectory  # exact, and adapted
+        and not sampler.needs.expansion
         and float(sampler.temperature) > 0.0
     )
 
@@ -217,9 +218,9 @@ def in_words(
     """What is wrong, and the step size to try. Looks for the mode first: elsewhere the curvature may be another."""
     ratio = f"{found.ratio:.1f}" if found.ratio < 10 else f"{found.ratio:,.0f}"
     said = f"the draws of `{found.name}` spread about {ratio} times too widely for the gradients at them"
-    core = parts.sampler.core
-    omitted = ", or omit it" if core.has_noise_ratio else ""
-    within = " inside sc.Preconditioned(...)" if parts.sampler.factor is not None else ""
+    core = core_of(parts.sampler)
+    omitted = ", or omit it" if core.known.noise_ratio is not None else ""
+    within = " inside sc.Preconditioned(...)" if parts.sampler.known.factor is not None else ""
     try:
         eps, product, excess = _excess(model, parts, table, start, num_steps, key)
     except SciroccoError:
@@ -227,7 +228,7 @@ def in_words(
     if excess is None and not found.moving:
         return f"{said}: the step size{within} is probably too large. Try a tenth of it{omitted}."
     noise = 0.0 if excess is None else largest(excess.noise)
-    step = 0.0 if excess is None else math.inf if product > _STIFF[core.step_order] else excess.step
+    step = 0.0 if excess is None else math.inf if product > _STIFF[core.known.step_order] else excess.step
     if excess is None or max(step, noise) < _EXPLAINED:
         reason = "have not converged" if found.moving else "may not have converged"
         return (
@@ -251,9 +252,9 @@ def _excess(
     memory = (
         parts.estimator.core.around(model.constrain(position)).prepare(model, table, position, key).memory
     )
-    scales = pilot.scales_at(model, parts, table, memory, position, sampler.factor, key)
+    scales = pilot.scales_at(model, parts, table, memory, position, sampler.known.factor, key)
     if parts.estimator.is_exact:
         scales = scales._replace(noise=_tree.zeros_like(position))
     eps = schedules.step_sizes(sampler.step_size, position, num_steps // 2)
     product = pilot.stiffness(model, table, position, sampler, eps, key)
-    return largest(eps), product, sampler.core.excess(scales, product, eps, position)
+    return largest(eps), product, core_of(sampler).known.excess(scales, product, eps, position)

@@ -107,16 +107,25 @@ def _check_leaf(name: str, leaf: Any) -> Array:
 
 def check_value(model: Posterior, sampler: Sampler) -> None:
     """Raise an error if the sampler needs log densities and the model has none."""
-    if sampler.needs_value and not model.has_density:
+    if sampler.needs.value and not model.has_density:
         raise InvalidTypeError(
             f"{type(sampler).__name__} uses the value of the log density: it requires a sc.Model(log_likelihood, "
             f"log_prior), not a {type(model).__name__}."
         )
 
 
+def check_path(sampler: Sampler) -> None:
+    """Raise an error if a reducer averages along paths and the sampler has none."""
+    if sampler.known.averaging is None:
+        raise InvalidValueError(
+            f"sc.reducers.PathMoments averages along a path, and {type(sampler).__name__} only makes draws: use "
+            "sc.reducers.Moments(), or sampler=sc.ZigZag() or sc.BouncyParticle()."
+        )
+
+
 def check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> None:
     """Raise an error if the sampler needs auxiliary draws that the estimator does not make."""
-    if not sampler.needs_auxiliary:
+    if not sampler.needs.auxiliary:
         return
     name = type(sampler).__name__
     if spread:
@@ -133,7 +142,7 @@ def check_auxiliary(sampler: Sampler, estimator: Estimator, spread: bool) -> Non
 
 def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
     """Raise an error if the sampler needs exact gradients and gets estimates."""
-    if not sampler.needs_trajectory:
+    if not sampler.needs.trajectory:
         return
     name = type(sampler).__name__
     if model.takes_key:
@@ -154,7 +163,7 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
 
 def check_independence(sampler: Sampler, estimator: Estimator) -> None:
     """Raise an error if the sampler requires independent batches and the estimator has others."""
-    if sampler.needs_independent_batches and estimator.sampling in ("auto", "blocks"):
+    if sampler.needs.independent_batches and estimator.sampling in ("auto", "blocks"):
         raise InvalidValueError(
             f"this {type(sampler).__name__} requires independent batches: use estimator=sc.Minibatch(batch_size, "
             'sampling="without_replacement"). The default reads each row once in an epoch, so that errors of '
@@ -164,7 +173,7 @@ def check_independence(sampler: Sampler, estimator: Estimator) -> None:
 
 def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
     """Raise an error if the sampler needs bounds that the model, or an expansion that the estimator, does not have."""
-    if not sampler.needs_expansion:
+    if not sampler.needs.expansion:
         return
     name = type(sampler).__name__
     if not estimator.expands:
@@ -185,12 +194,12 @@ def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in
             "limit), or an unknown noise scale: sc.NUTS(), sc.HMC() and sc.MALA() need no bound, nor do samplers for "
             "minibatches."
         )
-    if max(sampler.expansion_order, estimator.order or 1) == 2 and model.third_bound is None:
+    if max(sampler.needs.expansion, estimator.order or 1) == 2 and model.third_bound is None:
         raise InvalidValueError(
             f"{name} uses an expansion of second order here: pass third_bound=... to sc.Model as well, or use "
             "sc.ZigZag() with sc.Taylor(order=1)."
         )
-    if sampler.expansion_order == 2 and estimator.order == 1:
+    if sampler.needs.expansion == 2 and estimator.order == 1:
         raise InvalidValueError(f"{name} requires an expansion of second order: use sc.Taylor(order=2).")
 
 

@@ -20,8 +20,8 @@ from scirocco.estimators.precision import products_of
 from scirocco.model import BlockModel, Posterior, View
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, context_of
-from scirocco.run.schemes import Scheme
-from scirocco.samplers import Blocks, Gibbs, Gradient, Sampler
+from scirocco.run.schemes import AlongTrajectory, BetweenEvents, OneMove, ProposedMove, Scheme
+from scirocco.samplers import Blocks, Events, Gibbs, Gradient, Mover, Proposer, Sampler, Trajectory
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -108,7 +108,7 @@ class InTurn(Scheme):
         single = _alone(parts, batch.num_rows)
         own = None if key is None else jax.random.fold_in(key, index)
         context = context_of(parts, _share(batch, place, len(readers), single), number, own)
-        estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].noise_kind
+        estimator, kind = parts.estimator.serving(view.takes_key), sampler.samplers[index].needs.noise
         with products_of(estimator):
             estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
         drive = Gradient(view.combine(position, estimate.total), estimate.noise)
@@ -123,12 +123,33 @@ class InTurn(Scheme):
         units = (model.constrain, model.unconstrain)
         count = len(sampler.names)
         for index in range(count):
-            moved = sampler.step_block(index, moved, drive, draws.noise[index], state.number, units)
+            moved = sampler.step(index, moved, drive, draws.noise[index], state.number, units)
             following = (index + 1) % count
             drive, memory = self.evaluate(
                 model, parts, moved.position, memory, number, *draws[1:], index=following
             )
         return moved, drive, memory
+
+
+SCHEMES: dict[type, Scheme] = {
+    Mover: OneMove(),
+    Proposer: ProposedMove(),
+    Trajectory: AlongTrajectory(),
+    Events: BetweenEvents(),
+    Blocks: InTurn(),
+}
+"""The kinds of samplers, and how each makes a step."""
+
+
+def scheme_of(sampler: Sampler) -> Scheme:
+    """How a sampler of this kind makes a step."""
+    for kind in type(sampler).__mro__:
+        if kind in SCHEMES:
+            return SCHEMES[kind]
+    raise InvalidTypeError(
+        f"{type(sampler).__name__} is of no kind: derive it from sc.samplers.Mover (one move), Proposer (a move that "
+        "can be rejected), Trajectory or Events."
+    )
 
 
 def _views(model: BlockModel, parts: Parts) -> list[View]:
@@ -205,11 +226,11 @@ def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockMo
             )
             raise InvalidTypeError(f"the Gibbs update of {label} {need}{hint}.")
         return
-    if sampler.driven_by != follows:
+    if sampler.needs.drive != follows:
         needs = {
             "counts": f"is driven by counts: sc.BlockModel(model, {names[0]}=sc.CountModel(concentration, counts))",
             "gradient": "requires a gradient, but the model has counts or statistics for this block",
-        }[sampler.driven_by]
+        }[sampler.needs.drive]
         raise InvalidTypeError(f"{kind} of the block {label} {needs}.")
 
 

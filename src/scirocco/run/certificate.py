@@ -162,7 +162,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
     exact = run.origin.model.finer is run.origin.model  # otherwise its density has an error, too
-    if exact and run.origin.sampler.needs_trajectory:  # what is left is Monte Carlo error
+    if exact and run.origin.sampler.needs.trajectory:  # what is left is Monte Carlo error
         limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
     by_chance = 3 / math.sqrt(max(measures["ess"], 1.0))  # not the sampler's fault: more draws would help
     for (value, error), goal, what in ((means, MEAN_GOAL, "mean"), (sds, SD_GOAL, "standard deviation")):
@@ -307,9 +307,9 @@ def _of_scores(
         root = np.linalg.cholesky(centred.T @ centred / len(centred) + 1e-12 * np.diag(spread**2))
         z, g = np.linalg.solve(root, (some - mean).T).T, scores @ root
         units = root / spread[:, None]  # rows of length 1: parameter j is spread_j units_j · z
-    elif origin.sampler.factor is not None and np.ndim(origin.sampler.factor) == 2:
+    elif origin.sampler.known.factor is not None and np.ndim(origin.sampler.known.factor) == 2:
         mean, spread = mean.astype(kind), spread.astype(kind)
-        return _through(np.asarray(origin.sampler.factor, kind), some - mean, scores, spread, measures)
+        return _through(np.asarray(origin.sampler.known.factor, kind), some - mean, scores, spread, measures)
     else:
         mean, spread = mean.astype(kind), spread.astype(kind)
         z, g, units = (some - mean) / spread, scores * spread, None

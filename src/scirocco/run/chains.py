@@ -57,7 +57,9 @@ def make_chains(
     method = resolve_method(plan.chain_method, problem.table.streamed)
     average = plan.keeping.reducing.average(problem.model.constrain)
     if average is not None:
-        sampler = problem.parts.sampler.averaging(average)
+        averaging = problem.parts.sampler.known.averaging
+        assert averaging is not None  # `sc.sample` checks it
+        sampler = averaging(average)
         problem = problem._replace(parts=problem.parts._replace(sampler=sampler))
     if devices is not None:
         return SpreadChains(problem, start, plan, devices, method == "vmap", saved)

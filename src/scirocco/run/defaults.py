@@ -19,6 +19,7 @@ from scirocco.model import Posterior
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, SGHMC, Preconditioned, Sampler, Scales
 from scirocco.samplers.linear import MOST_FORGETS
+from scirocco.samplers.preconditioned import core_of
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
@@ -62,7 +63,7 @@ def default_lengths(
     model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any, params: Params
 ) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
-    thinned = drive_of(model) == "gradient" and (sampler is None or sampler.is_exact)
+    thinned = drive_of(model) == "gradient" and (sampler is None or sampler.known.is_exact)
     draws, chains = (NUM_SAMPLES, NUM_CHAINS) if thinned else (_NUM_STEPS, 1)
     chains = chains if num_chains is None else num_chains
     if num_samples is not None or not thinned:
@@ -74,9 +75,9 @@ def default_lengths(
 
 def default_burnin(sampler: Sampler, forgets: int | None) -> int:
     """Steps before the first draw of a default or exact sampler; `forgets`: its thinning, if it is known."""
-    if sampler.is_exact:
+    if sampler.known.is_exact:
         return _BURNIN_OF_TRAJECTORIES
-    if sampler.driven_by != "gradient":
+    if sampler.needs.drive != "gradient":
         return 0
     return BURNIN if forgets is None else max(BURNIN // 4, 25 * forgets)
 
@@ -85,7 +86,7 @@ def default_thin(sampler: Sampler, forgets: int | None) -> int:
     """Steps for each draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
     if forgets is not None:
         return forgets
-    return _THIN if sampler.driven_by == "gradient" and not sampler.needs_trajectory else 1
+    return _THIN if sampler.needs.drive == "gradient" and not sampler.needs.trajectory else 1
 
 
 def is_large(params: Params) -> bool:
@@ -162,9 +163,9 @@ def default_estimator(
     model: Any, source: Any, sampler: Sampler, devices: Devices | None = None, exact_if_few: bool = False
 ) -> Estimator:
     """What `sc.sample` uses when none is given; `exact_if_few`: all rows, where that costs no more."""
-    if sampler.needs_trajectory:
+    if sampler.needs.trajectory:
         return Full()
-    if sampler.needs_expansion:
+    if sampler.needs.expansion:
         return Taylor()
     drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
     few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else 2 * _LEAST_OF_COSTLY
@@ -175,7 +176,7 @@ def default_estimator(
     # a smaller one is chosen in the set-up, from the noise of this one, which must not contain all rows
     largest = min(_LARGEST_BATCH, source.num_rows // 2) if chosen else _BATCH
     size = max(places, min(largest, source.num_rows) // places * places)
-    sampling = "without_replacement" if sampler.needs_independent_batches else "auto"
+    sampling = "without_replacement" if sampler.needs.independent_batches else "auto"
     return Minibatch(size, sampling=sampling) if drawn else ControlVariates(size)
 
 
@@ -208,7 +209,7 @@ def with_best_batch(
         return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=epoch)
 
     def work(size: int) -> float:
-        setting = sampler.foreseen(scales_for(size))
+        setting = sampler.known.foreseen(scales_for(size))
         if setting is not None and setting.forgets >= MOST_FORGETS:  # too slow for a prediction
             return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
@@ -216,7 +217,7 @@ def with_best_batch(
     least = 0 if row_cost == 1 else _LEAST_OF_COSTLY
     costs = {size: work(size) for size in (*_SIZES, measured.size) if least <= size <= measured.size}
     exact = scales._replace(noise=_tree.scale(0.0, scales.noise), epoch=1)
-    setting = sampler.foreseen(exact)
+    setting = sampler.known.foreseen(exact)
     if in_memory and setting is not None and (num_rows + anyway) * setting.time <= min(costs.values()):
         return Full(), exact
     best = max(size for size, cost in costs.items() if cost <= _AS_GOOD * min(costs.values()))
@@ -238,13 +239,13 @@ def in_words(
     said = []
     if "sampler" in left_out:
         each = {"diagonal": " one by one", "low_rank": " one by one and along correlated directions"}
-        how = each.get(sampler.metric, "")
-        where = f" in coordinates scaled{how} at the mode" if sampler.metric != "none" else ""
+        how = each.get(sampler.needs.metric, "")
+        where = f" in coordinates scaled{how} at the mode" if sampler.needs.metric != "none" else ""
         if not where and default_thin(sampler, None) > 1:
             where = (
                 " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
             )
-        said.append(f"{type(sampler.core).__name__}{where}")
+        said.append(f"{type(core_of(sampler)).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
         every = "the only row" if (size, unit) == (1, "rows") else f"all {size:,} {unit}"

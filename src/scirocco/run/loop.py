@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.estimators import Batch, Batching, Context, Estimate, Estimator
 from scirocco.model import Posterior, WithValue
-from scirocco.samplers import Gradient, Reference, Sampler
+from scirocco.samplers import Gradient, Mover, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Parts(NamedTuple):
 
     def target(self, model: Posterior) -> Posterior:
         """The model to estimate, with the value of its log density where the sampler requires it."""
-        return model.valued if self.sampler.needs_value else model
+        return model.valued if self.sampler.needs.value else model
 
     @property
     def resident(self) -> bool:
@@ -185,7 +185,7 @@ def noise_and_signs(
 def _branch(model: Posterior, parts: Parts, key: Key) -> tuple[Key, Key | None, Key | None]:
     """Further keys, only where they are needed: for random signs, and for estimates with their own randomness."""
     signs = estimate = None
-    if parts.sampler.needs_curvature:
+    if parts.sampler.needs.curvature:
         key, signs = jax.random.split(key)
     if model.takes_key or parts.estimator.needs_key:
         key, estimate = jax.random.split(key)
@@ -277,7 +277,7 @@ def start_chain(
     """
     keys = chain_keys(model, parts, key, chain, leader)
     zero, (position, memory, known, _) = jnp.zeros((), jnp.int32), begin.of_chain(chain)
-    enough = parts.sampler.noise_kind == "none" and not parts.sampler.needs_auxiliary
+    enough = parts.sampler.needs.noise == "none" and not parts.sampler.needs.auxiliary
     if known is not None and enough and keys.signs is None:
         gradient, density = (
             known_gradient(known),
@@ -529,12 +529,12 @@ def _steps_from_estimates(
 
     A gradient is then consumed where it is made; the loop does not write it to memory and read it again.
     """
-    number = state.number
+    number, sampler = state.number, cast(Mover, parts.sampler)
 
     def move(offset: Any, state: KernelState) -> KernelState:
         now = number + offset
         noise = noise_and_signs(model, parts, state.sampler.position, step_key(state.noise_key, now))[0]
-        return state._replace(sampler=parts.sampler.step(state.sampler, state.gradient, noise, now))
+        return state._replace(sampler=sampler.step(state.sampler, state.gradient, noise, now))
 
     def estimate(offset: Any, state: KernelState) -> KernelState:
         at = (state.sampler.position, state.memory, number + offset + 1, plan_at(offset), None, None)
@@ -542,13 +542,13 @@ def _steps_from_estimates(
         return state._replace(gradient=gradient, memory=memory)
 
     def one(offset: Any, carry: tuple[Any, PyTree]) -> tuple[Any, PyTree]:
-        sampler, memory = carry
-        moved = move(offset, estimate(offset - 1, state._replace(sampler=sampler, memory=memory)))
+        before, memory = carry
+        moved = move(offset, estimate(offset - 1, state._replace(sampler=before, memory=memory)))
         return moved.sampler, moved.memory
 
     first = (move(0, state).sampler, state.memory)
-    sampler, memory = jax.lax.fori_loop(1, count, one, first, unroll=_unrolled(count - 1, state))
-    last = estimate(count - 1, state._replace(sampler=sampler, memory=memory))
+    moved, memory = jax.lax.fori_loop(1, count, one, first, unroll=_unrolled(count - 1, state))
+    last = estimate(count - 1, state._replace(sampler=moved, memory=memory))
     return last._replace(number=number + count)
 
 
@@ -580,9 +580,10 @@ def _at(drawn: PyTree, number: Any) -> PyTree:
 
 def _kept(model: Posterior, parts: Parts, state: KernelState, keep_gradients: bool) -> PyTree:
     """What a draw keeps: position, gradient if requested, statistics, averages along the path if requested."""
+    path = None if parts.sampler.known.averaging is None else state.sampler.path
     gradient = state.gradient.total if keep_gradients else None
     stats = _stats(model, parts, state.sampler, state.gradient)
-    return state.sampler.position, gradient, stats, parts.sampler.path(state.sampler)
+    return state.sampler.position, gradient, stats, path
 
 
 def _chunk(model: Posterior, buffers: PyTree, bad: tuple[Array, Array]) -> Chunk:

@@ -157,7 +157,7 @@ def stored_part(record: Record, given: Any, key: str) -> Any:
     try:
         return encoding.decode(getattr(record, key), key)
     except InvalidTypeError:
-        open_sampler = isinstance(given, Sampler) and given.needs_scales
+        open_sampler = isinstance(given, Sampler) and given.is_open
         if given is None or open_sampler or (isinstance(given, Estimator) and given.is_open):
             raise  # only the store knows the values that were chosen
         return given

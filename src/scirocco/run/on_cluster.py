@@ -23,6 +23,7 @@ from scirocco.run.records import Record
 from scirocco.run.request import Request, carry_out, prepared, stored_request
 from scirocco.run.result import Origin, Run
 from scirocco.run.setup import Ready
+from scirocco.samplers.base import has_one_scale
 from scirocco.store import holds_run, open_stored
 from scirocco.types import Params
 
@@ -41,7 +42,7 @@ class Shared(NamedTuple):
 def sample_on(client: Any, request: Request) -> Run:
     """`sc.sample` with every chain on a worker; the draws are the same as those of one process."""
     _refuse(request, client)
-    if request.source.wild_scales and request.sampler.has_one_scale:
+    if request.source.wild_scales and has_one_scale(request.sampler):
         _checks.warn(request.source.wild_scales)  # warnings on workers are not shown here
     plan = request.plan
     with connected(client, _PURPOSE) as link, family.folder_for(request.store) as folder:

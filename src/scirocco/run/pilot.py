@@ -32,8 +32,8 @@ from scirocco.model import Model, without_value
 from scirocco.run import metric, scores
 from scirocco.run.loop import Parts
 from scirocco.samplers import Sampler, Scales
-from scirocco.samplers.base import largest as largest_of
-from scirocco.samplers.preconditioned import rows_times, times
+from scirocco.samplers.preconditioned import core_of, rows_times, times
+from scirocco.samplers.scales import largest as largest_of
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _ROWS = 1_024
@@ -67,10 +67,10 @@ def measure(
     """
     position = near_mode(model, table, prepared, key)
     factor = largest = None
-    if parts.sampler.metric != "none":
-        factor = parts.sampler.factor
+    if parts.sampler.needs.metric != "none":
+        factor = parts.sampler.known.factor
         if factor is None:
-            shape = metric.shape_at(model, table, position, parts.sampler.metric, key)
+            shape = metric.shape_at(model, table, position, parts.sampler.needs.metric, key)
             factor, largest = shape.factor, shape.largest
     found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
     scales = found(factor, largest)
@@ -78,7 +78,7 @@ def measure(
     if kinked and scales.factor is not None:
         kinked = scores.roundness(model, table, position, scales.factor, key) >= scores.ROUND_ENOUGH
     if kinked:
-        if parts.sampler.metric == "laplace" and parts.sampler.factor is None:
+        if parts.sampler.needs.metric == "laplace" and parts.sampler.known.factor is None:
             scales = found(metric.shape_at(model, table, position, "fisher", key).factor, None)
         scales = scales._replace(largest_curvature=max(scales.largest_curvature, _strongest(scales)))
     return scales
@@ -393,9 +393,9 @@ def _is_affordable(model: Model, table: Table, position: Params) -> bool:
 
 def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
     """ε λ in the sampler's coordinates, or ε² λ with a momentum: the largest eigenvalue of √ε H √ε, or of ε H ε."""
-    power = 1.0 / sampler.core.step_order
+    power = 1.0 / core_of(sampler).known.step_order
     spread = jax.tree.map(lambda e, p: jnp.broadcast_to(e**power, p.shape), eps, position)
-    roots, factor, largest = ravel_pytree(spread)[0], sampler.factor, 1.0
+    roots, factor, largest = ravel_pytree(spread)[0], sampler.known.factor, 1.0
     if factor is None:
         factor = roots
     elif factor.ndim == 2 and factor.shape[0] != factor.shape[1]:

@@ -127,7 +127,7 @@ def prepared(
         roundness = ready.report.get("roundness", 0.0) if free else 0.0
         if trajectories and roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
             return prepared(request._replace(sampler=NUTS(), estimator=Full()))
-        if request.sampler.needs_trajectory and defaults.is_coarse(ready.report, ready.start.position):
+        if request.sampler.needs.trajectory and defaults.is_coarse(ready.report, ready.start.position):
             if free and roundness <= defaults.FAR_FROM_GAUSSIAN:
                 return prepared(_without_trajectories(request), trajectories=False)
             defaults.warn_of_coarse(ready.report)
@@ -141,11 +141,11 @@ def prepared(
         if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
             method = ready.sampler, ready.estimator
             problem = setup.compose(request.model, request.source, *method, plan.seed, request.devices)
-        if request.sampler.needs_trajectory and request.sampler.needs_scales:
+        if request.sampler.needs.trajectory and request.sampler.is_open:
             problem, ready = adaptation.adapt(problem, ready, plan, request.params)
         elif "sampler" in left_out:
             ready = adaptation.spread_out(problem, ready, plan)
-    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.is_exact):
+    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.known.is_exact):
         plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
     if {"sampler", "thin"} <= left_out:
         plan = plan._replace(thin=defaults.default_thin(ready.sampler, ready.thin))
@@ -168,7 +168,7 @@ def prepared(
 
 
 def _affords_exact(request: Request) -> bool:
-    return not request.sampler.needs_trajectory and defaults.affords_trajectories(
+    return not request.sampler.needs.trajectory and defaults.affords_trajectories(
         request.model, request.source, request.params, request.devices
     )
 
@@ -323,16 +323,16 @@ def _divergence(
     where = f"chain {chain} diverged at step {step}: parameter `{name}` is NaN or infinite. "
     kept = run if run.num_draws else None
     if not problem.model.has_density:
-        return DivergenceError(where + sampler.divergence_advice, run=kept, chain=chain, step=step)
+        return DivergenceError(where + sampler.known.divergence, run=kept, chain=chain, step=step)
     before = (
         f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
     )
-    if sampler.needs_expansion:
-        words = f"{where}{sampler.divergence_advice} {before}"
+    if sampler.needs.expansion:
+        words = f"{where}{sampler.known.divergence} {before}"
         return DivergenceError(words, run=kept, chain=chain, step=step)
-    model, factor = cast(Model, problem.model), sampler.factor
+    model, factor = cast(Model, problem.model), sampler.known.factor
     limit = pilot.curvature_limit(model, problem.table, position, jax.random.key(0), factor)
-    order = sampler.step_order / 2  # with a momentum the step is in units of θ, not of θ²
+    order = sampler.known.step_order / 2  # with a momentum the step is in units of θ, not of θ²
     within = " inside sc.Preconditioned(...)" if factor is not None else ""
     advice = (
         f"try step_size={0.1 / limit**order:.2g}{within} (a tenth of the scale that the curvature at the start allows)"

@@ -387,9 +387,9 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
 
 
 def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, keeping: Keeping) -> None:
-    if (average := keeping.reducing.average(None)) is not None:
-        sampler.averaging(average)
-    if keep_gradients and sampler.driven_by == "blocks":
+    if keeping.reducing.average(None) is not None:
+        arguments.check_path(sampler)
+    if keep_gradients and sampler.needs.drive == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so a draw has no single gradient to keep."
         )

@@ -1,10 +1,10 @@
-"""How a step is made: all parameters together here; one block after the other in `blocks`."""
+"""How a step is made, for each kind of sampler: of all parameters together here, of block after block in `blocks`."""
 
 from __future__ import annotations
 
 import abc
 import importlib.util
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,15 @@ from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
 from scirocco.estimators.precision import ShortSums, products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
-from scirocco.samplers import Gradient, Sampler
+from scirocco.samplers import Events, Gradient, Mover, Proposer, Sampler, Trajectory
 from scirocco.types import Array, Key, Params, PyTree
 
 
 class Scheme(abc.ABC):
-    """How sampler, estimator and model make a step: all parameters together, or one block after the other.
+    """How sampler, estimator and model make a step: one scheme for each kind of sampler (`blocks.scheme_of`).
 
     It is chosen once, by `setup.compose`, and is part of the structure of `Parts`: everything that differs between the
-    two is a method here. (The model cannot have these methods, because it knows neither samplers nor estimators.)
+    kinds is a method here. (The model cannot have these methods, because it knows neither samplers nor estimators.)
     """
 
     def __hash__(self) -> int:
@@ -86,9 +86,8 @@ class Scheme(abc.ABC):
         return False
 
 
-@jax.tree_util.register_static
 class Together(Scheme):
-    """The sampler moves all parameters, then its drive is estimated at the new position."""
+    """All parameters move together, driven by one estimate."""
 
     def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
         """The model, unchanged."""
@@ -116,7 +115,7 @@ class Together(Scheme):
     def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
         """The estimator's work, at the mode if the sampler starts there."""
         estimator, target = parts.estimator, parts.target(model)
-        if not parts.sampler.starts_at_mode or estimator.finds_mode or not importlib.util.find_spec("optax"):
+        if not parts.sampler.needs.mode or estimator.finds_mode or not importlib.util.find_spec("optax"):
             return estimator.prepare(target, table, position, key)
         mode = find_mode(model, table, position, key)
         prepared = estimator.prepare(target, table, mode.position, key)
@@ -147,9 +146,9 @@ class Together(Scheme):
         if context.batch.by_columns and probe is None:
             summand = ShortSums(summand)
         more: dict[str, PyTree] = {}
-        if parts.sampler.needs_auxiliary:  # the same key gives each row the same draw as in the estimate
+        if parts.sampler.needs.auxiliary:  # the same key gives each row the same draw as in the estimate
             more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
-        of = (memory, context, parts.sampler.noise_kind)
+        of = (memory, context, parts.sampler.needs.noise)
         with products_of(parts.estimator):
             if probe is None:
                 estimate, updated = parts.estimator.estimate(summand, position, *of)
@@ -164,27 +163,63 @@ class Together(Scheme):
                 more["curvature"] = jax.tree.map(jnp.multiply, probe, without_value(tangent))
         return as_gradient(target, position, drive, estimate)._replace(**more), updated
 
+
+@jax.tree_util.register_static
+class OneMove(Together):
+    """The step of a `Mover`: it moves, then its drive is estimated at the new position."""
+
     def move(
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
-        """The move, the estimate at the new position, and whether the sampler accepts it."""
-        sampler, noise = parts.sampler, draws.noise
-        if sampler.needs_trajectory:
+        """The move, and the estimate at the new position."""
+        sampler = cast(Mover, parts.sampler)
+        moved = sampler.step(state.sampler, state.gradient, draws.noise, state.number)
+        return moved, *self.evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
 
-            def evaluate(position: Params) -> Gradient:
-                return self.evaluate(model, parts, position, state.memory, number, *draws[1:])[0]
+    def only_moves(self, model: Posterior, parts: Parts) -> bool:
+        """Unless the estimate is random beyond its batch."""
+        return not (parts.sampler.needs.curvature or model.takes_key or parts.estimator.needs_key)
 
-            return *sampler.travel(state.sampler, state.gradient, evaluate, noise, number), state.memory
-        if sampler.needs_expansion:
-            moved = self._followed(model, parts, state, noise)
-            return moved, *self.evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
+
+@jax.tree_util.register_static
+class ProposedMove(Together):
+    """The step of a `Proposer`: its drive is estimated at the new position, then it accepts the move or not."""
+
+    def move(
+        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
+    ) -> tuple[Any, Gradient, PyTree]:
+        """The proposal, the estimate there, and what the sampler chooses."""
+        sampler, noise = cast(Proposer, parts.sampler), draws.noise
         proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
         return moved, gradient, memory
 
-    def _followed(self, model: Posterior, parts: Parts, state: KernelState, noise: PyTree) -> Any:
-        """The state of a sampler that uses the estimator's expansion, and single batches for what that leaves out."""
+
+@jax.tree_util.register_static
+class AlongTrajectory(Together):
+    """The step of a `Trajectory`, which asks for exact gradients where it goes."""
+
+    def move(
+        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
+    ) -> tuple[Any, Gradient, PyTree]:
+        """The end of the trajectory, and the gradient there."""
+
+        def evaluate(position: Params) -> Gradient:
+            return self.evaluate(model, parts, position, state.memory, number, *draws[1:])[0]
+
+        sampler = cast(Trajectory, parts.sampler)
+        return *sampler.step(state.sampler, state.gradient, evaluate, draws.noise, number), state.memory
+
+
+@jax.tree_util.register_static
+class BetweenEvents(Together):
+    """The step of `Events`, which use the estimator's expansion, and single batches for what that leaves out."""
+
+    def move(
+        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
+    ) -> tuple[Any, Gradient, PyTree]:
+        """The state after the events of a step, and the estimate there."""
         summand, memory, estimator = parts.target(model).summand, state.memory, parts.estimator
         first = jnp.zeros((), jnp.int32)
 
@@ -193,25 +228,20 @@ class Together(Scheme):
             with products_of(estimator):
                 return known_gradient(estimator.remainder(summand, position, memory, batch))
 
-        return parts.sampler.follow(state.sampler, memory.expansion, remainder, noise, state.number)
-
-    def only_moves(self, model: Posterior, parts: Parts) -> bool:
-        """Without an acceptance test, a trajectory, and randomness of the estimate beyond its batch."""
-        sampler = parts.sampler
-        plain = not (sampler.proposes or sampler.needs_trajectory or sampler.needs_expansion)
-        random = sampler.needs_curvature or model.takes_key or parts.estimator.needs_key
-        return plain and not random
+        sampler = cast(Events, parts.sampler)
+        moved = sampler.step(state.sampler, memory.expansion, remainder, draws.noise, state.number)
+        return moved, *self.evaluate(model, parts, moved.position, memory, number, *draws[1:])
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:
-    if model.drive == sampler.driven_by:
+    if model.drive == sampler.needs.drive:
         return
     name = type(sampler).__name__
     if model.drive == "blocks":
         raise InvalidTypeError(
             f"a BlockModel requires sampler=sc.Blocks({{...}}) with a sampler for each block, not {name}."
         )
-    if sampler.driven_by == "counts":
+    if sampler.needs.drive == "counts":
         raise InvalidTypeError(
             f"{name} moves on the simplex and uses counts: it requires a sc.CountModel(concentration, counts), "
             "not a log likelihood. If yours takes proportions, compute them with jax.nn.softmax and use e.g. sc.SGLD."

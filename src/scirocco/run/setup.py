@@ -31,13 +31,14 @@ from scirocco.estimators.mode import Mode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.run import arguments, defaults, metric, modes, pilot, scores
-from scirocco.run.blocks import InTurn
+from scirocco.run.blocks import scheme_of
 from scirocco.run.loop import Parts, Start
 from scirocco.run.metric import DENSE_LIMIT
-from scirocco.run.schemes import Scheme, Together
+from scirocco.run.schemes import Scheme
 from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
-from scirocco.samplers.base import largest
+from scirocco.samplers.base import has_one_scale, is_tuned
+from scirocco.samplers.scales import largest
 from scirocco.types import Array, Data, Key, Params, PyTree
 
 
@@ -78,15 +79,12 @@ def compose(
     arguments.check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
     arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
-    source, scheme = (
-        source_of(model, data),
-        cast(Scheme, InTurn() if sampler.driven_by == "blocks" else Together()),
-    )
+    source, scheme = source_of(model, data), scheme_of(sampler)
     model = scheme.adapt(model, sampler)
     arguments.check_value(model, sampler)
     spread = devices is not None and bool(devices.row_axes)
     _checks.note_run()
-    if source.wild_scales and sampler.has_one_scale:
+    if source.wild_scales and has_one_scale(sampler):
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
@@ -128,7 +126,7 @@ def _spread(
 ) -> Problem:
     """Rows shared by several devices."""
     if not estimator.can_spread:
-        who = sampler if sampler.needs_reference else estimator.core
+        who = sampler if sampler.needs.reference else estimator.core
         raise InvalidValueError(
             f"{type(who).__name__} requires all rows on one device. Only sc.Full, sc.Minibatch, "
             "sc.ControlVariates and sc.SVRG support rows spread over a mesh; all support a mesh with only `chains`."
@@ -146,9 +144,10 @@ def blank_memory(model: Posterior, parts: Parts, table: Table, position: Params,
 
 def with_reference(sampler: Sampler, estimator: Estimator) -> Estimator:
     """The estimator, with a reference if the sampler compares its estimates with one."""
-    if not sampler.needs_reference:
+    renewals = sampler.needs.reference
+    if renewals is None:
         return estimator
-    return Referenced(estimator.core, sampler.refresh_every or None, sampler.refresh_size)
+    return Referenced(estimator.core, renewals.every or None, renewals.size)
 
 
 def prepare(
@@ -168,9 +167,9 @@ def prepare(
     """
     with arguments.order_explained(problem.model, problem.source, params):
         params = arguments.check_params(params)
-        if not problem.parts.sampler.needs_scales:
+        if not problem.parts.sampler.is_open:
             problem.parts.sampler.check_params(params, num_steps)
-        if free or (problem.parts.sampler.needs_tuning and problem.parts.estimator.finds_mode):
+        if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.finds_mode):
             _compile_ahead(problem, params, key, free)
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
         if prepared.estimator is not None:
@@ -186,7 +185,7 @@ def prepare(
         )
     if near_mode:
         prepared = prepared._replace(near_mode=True)
-    if parts.sampler.needs_scales:
+    if parts.sampler.is_open:
         with _explained(problem, params):
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
         parts.sampler.check_params(prepared.position, num_steps)
@@ -215,13 +214,13 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
     size = _tree.size(params)
     if not isinstance(model, Model) or not isinstance(table, Resident) or size > DENSE_PARAMETERS:
         return
-    if model.takes_key or not sampler.needs_scales:
+    if model.takes_key or not sampler.is_open:
         return
     with contextlib.suppress(
         Exception
     ):  # what is wrong with the user's functions is said where they are checked
         position = beside(table.data, model.unconstrain(params))
-        noise = not sampler.needs_trajectory and not problem.parts.estimator.is_exact
+        noise = not sampler.needs.trajectory and not problem.parts.estimator.is_exact
         rows = some_rows(model, table, key)
         compile_ahead(newton.programs(model, table, position, rows) + metric.programs(model, table, position))
         if free:
@@ -239,9 +238,10 @@ def prepare_estimator(
     model.check_shapes(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
-    if parts.sampler.needs_reference and parts.sampler.refresh_every is None:
+    renewals = parts.sampler.needs.reference
+    if renewals is not None and renewals.every is None:
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
-        sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
+        sampler = renewals.completed(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
     position = model.place(model.unconstrain(params), table, key)
     position = beside(table.data, position) if isinstance(table, Resident) else position
@@ -250,7 +250,7 @@ def prepare_estimator(
     if prepared.estimator is not None:
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
-    if parts.sampler.needs_expansion:
+    if parts.sampler.needs.expansion:
         arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
@@ -275,12 +275,12 @@ def _resolved(
         shapes: Any = count_scales(model, table, position, parts.estimator, key)
         return parts._replace(sampler=parts.sampler.resolve(shapes, position)), start, {}, None
     density = cast(Model, model)
-    if parts.sampler.needs_tuning:
+    if is_tuned(parts.sampler):
         tuning, near_mode = tune_prepared([Arena(density, parts, table, start, {})], prepared, key)
         # settings were tried near the mode, and may be unstable on the way to it
         begin = start if prepared.near_mode else near_mode
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
-    if parts.sampler.needs_trajectory:
+    if parts.sampler.needs.trajectory:
         return *_first_guess(density, parts, table, start, key), None
     chooses = free and not parts.estimator.is_exact and parts.estimator.keeps_one_sum
     scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
@@ -302,7 +302,7 @@ def _resolved(
     if free and scales.factor is not None:
         found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
         found |= _several_modes(density, table, position, start.position, key)[1]
-    setting = parts.sampler.foreseen(scales)
+    setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
         found |= {
@@ -323,7 +323,7 @@ def _first_guess(
     sampler: Any = parts.sampler
     dense = _tree.size(start.position) <= DENSE_LIMIT
     found: dict[str, Any] = {}
-    factor, position = sampler.factor, start.position
+    factor, position = sampler.known.factor, start.position
     if factor is None:
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from scirocco.estimators import full_sum
 from scirocco.model import Posterior, without_value
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Parts, Start
-from scirocco.samplers import Gradient, Sampler
+from scirocco.samplers import Gradient, Mover, Proposer
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -125,7 +125,7 @@ def step_streamed(
         proposal, noise, signs, own = _move(model, parts, state, key)
         there, memory = _pass(model, streamed, proposal.position, state.memory, signs, own)
         moved, gradient = proposal, there
-        if parts.sampler.proposes:
+        if isinstance(parts.sampler, Proposer):
             moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
         state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
         return state, loop.inform(model, parts, state)
@@ -157,12 +157,13 @@ def _move(
 ) -> tuple[Any, PyTree, PyTree | None, Key | None]:
     """The sampler's half of a step, exactly as in `loop.move`, its noise, and signs and key for its estimate."""
     noise, signs, own = loop.noise_and_signs(model, parts, state.sampler.position, key)
-    return parts.sampler.step(state.sampler, state.gradient, noise, state.number), noise, signs, own
+    sampler = cast(Mover | Proposer, parts.sampler)  # others require rows in memory
+    return sampler.step(state.sampler, state.gradient, noise, state.number), noise, signs, own
 
 
 @jax.jit
 def _accept(
-    sampler: Sampler, state: KernelState, proposal: Any, there: Gradient, noise: PyTree
+    sampler: Proposer, state: KernelState, proposal: Any, there: Gradient, noise: PyTree
 ) -> tuple[Any, Gradient]:
     return sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
 
@@ -200,7 +201,7 @@ def _absorb(
     target: Posterior, parts: Parts, position: Params, memory: PyTree, sums: Any, signs: PyTree | None
 ) -> tuple[Gradient, PyTree]:
     total, tangent = sums
-    estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.noise_kind)
+    estimate, memory = parts.estimator.from_pass(total, position, memory, parts.sampler.needs.noise)
     if signs is None:
         return loop.as_gradient(target, position, target.combine(position, estimate.total), estimate), memory
     drive, image = jax.jvp(target.combine, (position, estimate.total), (signs, tangent))

@@ -6,20 +6,20 @@ To write your own, inherit from `Sampler` as a `pytree_dataclass`; see "Add a sa
 from scirocco._tree import pytree_dataclass, static
 from scirocco.samplers import schedules
 from scirocco.samplers.base import (
-    Excess,
-    Expansion,
     Gradient,
+    Known,
+    Mover,
+    Needs,
+    Proposer,
     Reference,
+    Renewals,
     Sampler,
-    Scales,
     coefficients,
     is_open,
-    langevin_step,
-    momentum_step,
     select,
 )
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
-from scirocco.samplers.events import SMH, BouncyParticle, EventState, SMHState, ZigZag
+from scirocco.samplers.events import SMH, BouncyParticle, Events, EventState, Expansion, SMHState, ZigZag
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.langevin import (
     PSGLD,
@@ -35,8 +35,9 @@ from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
+from scirocco.samplers.scales import Excess, Scales, langevin_step, momentum_step
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
-from scirocco.samplers.trajectories import HMC, MALA, TrajectoryState
+from scirocco.samplers.trajectories import HMC, MALA, Trajectory, TrajectoryState
 from scirocco.samplers.verify import Verification, verify_recipe
 
 __all__ = [
@@ -57,25 +58,32 @@ __all__ = [
     "BlocksState",
     "BouncyParticle",
     "EventState",
+    "Events",
     "Excess",
     "Expansion",
     "Gibbs",
     "Gradient",
     "HMCDynamics",
     "HamiltonianState",
+    "Known",
     "LangevinState",
     "LeafScaledSGLD",
     "LeafScaledState",
     "LowRank",
     "MomentumSampler",
+    "Mover",
+    "Needs",
     "Preconditioned",
     "PreconditionedState",
+    "Proposer",
     "Recipe",
     "Reference",
+    "Renewals",
     "SMHState",
     "Sampler",
     "Scales",
     "ThermostatState",
+    "Trajectory",
     "TrajectoryState",
     "Verification",
     "WhitenedState",

@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers.base import Gradient, Sampler
+from scirocco.samplers.base import Gradient, Known, Mover, Needs, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 Names = tuple[str, ...]
 
 
+@cited("Gibbs updates of a block between stochastic gradient steps", "chen2014")
 @pytree_dataclass
 class Gibbs:
     """A block with your own update: a draw from its conditional, or any move that leaves the conditional invariant.
@@ -52,17 +53,15 @@ class Gibbs:
                 f"`update` of Gibbs must be a function (key, params), got {self.update!r}."
             )
 
-    noise_kind: ClassVar[str] = "none"
-
     @property
     def takes_total(self) -> bool:
         """Whether the update takes the sum of statistics."""
         return required_arguments(self.update) >= 3
 
     @property
-    def driven_by(self) -> str:
-        """The input of the update: the sum of statistics, or nothing."""
-        return "statistics" if self.takes_total else ""
+    def needs(self) -> Needs:
+        """The sum of statistics, or nothing."""
+        return Needs(drive="statistics" if self.takes_total else "")
 
 
 def required_arguments(function: Callable[..., Any]) -> int:
@@ -79,6 +78,7 @@ class BlocksState(NamedTuple):
     inner: tuple[Any, ...]
 
 
+@cited("samplers that move the blocks of the parameters in turn", "ma2015")
 @pytree_dataclass
 class Blocks(Sampler):
     r"""Moves the blocks of the parameters in turn, each by its own sampler.
@@ -110,10 +110,10 @@ class Blocks(Sampler):
     >>> sampler = sc.Blocks({"means": sc.SGLD(1e-4), "weights": sc.SCIR(0.1)})
     """
 
-    driven_by: ClassVar[str] = "blocks"
-    divergence_advice: ClassVar[str] = (
-        "Check the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update that "
-        "returned NaN or a value outside its domain."
+    needs = Needs(drive="blocks")
+    known = Known(
+        divergence="Check the block of that parameter: a step size that is too large (try a tenth), or a Gibbs update "
+        "that returned NaN or a value outside its domain."
     )
 
     samplers: Any
@@ -145,19 +145,9 @@ class Blocks(Sampler):
     """Each block has its own."""
 
     @property
-    def needs_scales(self) -> bool:
-        """False: each block has its own step size."""
-        return False
-
-    @property
-    def needs_tuning(self) -> bool:
-        """Never."""
-        return False
-
-    @property
     def reading(self) -> list[int]:
         """The blocks that use data."""
-        return [index for index, sampler in enumerate(self.samplers) if sampler.driven_by]
+        return [index for index, sampler in enumerate(self.samplers) if sampler.needs.drive]
 
     @property
     def updates(self) -> list[tuple[Names, Gibbs]]:
@@ -211,11 +201,7 @@ class Blocks(Sampler):
             for index, (sampler, own) in enumerate(zip(self.samplers, keys, strict=True))
         )
 
-    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
-        """A sweep needs an estimate for each block: see `step_block`."""
-        raise NotImplementedError("Blocks moves block by block")
-
-    def step_block(
+    def step(
         self,
         index: int,
         state: BlocksState,
@@ -278,14 +264,15 @@ def _check_block(names: Any, sampler: Any) -> None:
             f"the block {label} requires a sampler such as sc.SGLD(1e-5) or sc.Gibbs(update); got {sampler!r}."
         )
     kind = type(sampler).__name__
-    if sampler.needs_scales:
+    if sampler.is_open:
         raise InvalidValueError(
             f"{kind} has missing hyper-parameters, which cannot be chosen in Blocks; in the block {label} give its "
             "step size and, if it has them, friction and gradient noise (0.0: no correction)."
         )
-    more = (sampler.needs_curvature, sampler.needs_reference, sampler.needs_value, sampler.needs_auxiliary)
-    if any(more) or sampler.needs_expansion or sampler.proposes:
-        what = "sc.SCIR" if sampler.needs_reference else "a sampler without it"
+    needs = sampler.needs
+    more = (needs.curvature, needs.reference, needs.value, needs.auxiliary)
+    if any(more) or not isinstance(sampler, Mover):
+        what = "sc.SCIR" if needs.reference else "a sampler without it"
         raise InvalidTypeError(
             f"{kind} requires more than an estimate at each step; use {what} in the block {label}."
         )

@@ -9,6 +9,7 @@ sampler has the posterior as its stationary distribution, whatever the number of
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,15 +20,21 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _checks
 from scirocco._expansion import Expansion
 from scirocco._random import normal
-from scirocco._tree import derived, pytree_dataclass, rebuilt
+from scirocco._tree import cited, derived, pytree_dataclass, rebuilt
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Average, Gradient, Sampler
+from scirocco.samplers.base import Average, Gradient, Known, Needs, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 Remainder = Callable[[Params, Key], Gradient]
 """An estimate of what the expansion leaves out, from the rows that the key determines."""
 _TOLERATED = 1e-3
 """The part of its bound by which a remainder may exceed it: rounding errors."""
+_VIOLATED = (
+    "A row's gradient differs from the expansion at the mode by more than the model's `curvature_bound` and "
+    "`third_bound` allow (or the log likelihood is not finite): draws would have another distribution. Correct the "
+    "bounds; sc.NUTS() and sc.HMC() need none."
+)
+"""Advice when a bound does not hold."""
 
 
 class EventState(NamedTuple):
@@ -58,45 +65,44 @@ class _Path(NamedTuple):
     integrals: PyTree = None
 
 
-class ExpansionSampler(Sampler):
+class Events(Sampler):
     """Samplers that use an expansion of the log posterior and bounds for what it leaves out."""
 
     step_size: Any = 1.0
-    needs_expansion = True
-    step_order = 1
-    divergence_advice = (
-        "A row's gradient differs from the expansion at the mode by more than the model's `curvature_bound` and "
-        "`third_bound` allow (or the log likelihood is not finite): draws would have another distribution. Correct the "
-        "bounds; sc.NUTS() and sc.HMC() need none."
-    )
+    needs = Needs(expansion=1)
 
     @property
-    def has_one_scale(self) -> bool:
-        """No: the coordinates of the expansion have the scales."""
-        return False
+    def known(self) -> Known:
+        """That it is exact, and what a violated bound means."""
+        return Known(step_order=1, is_exact=True, divergence=_VIOLATED)
 
     @property
-    def needs_scales(self) -> bool:
+    def is_open(self) -> bool:
         """No: the unit of time is that of the expansion."""
         return False
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Nothing depends on the parameters."""
 
-    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
-        """Not a move along one gradient: see `follow`."""
-        raise NotImplementedError(f"{type(self).__name__} follows an expansion")
+    @abc.abstractmethod
+    def step(
+        self, state: Any, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
+    ) -> Any:
+        """The state after a step.
+
+        `remainder(position, key)` estimates what the expansion leaves out, from rows that the key determines.
+        """
 
     def noise(self, key: Key, params: Params) -> PyTree:
         """The key of the step: how many numbers it needs depends on the path."""
         return jax.random.key_data(key)
 
 
-class _EventSampler(ExpansionSampler):
+class _EventSampler(Events):
     """Straight lines, and events that change the velocity; draws are positions at equal times."""
 
     average: Any = None
-    """What a reducer averages along the path, if any (`averaging`)."""
+    """What a reducer averages along the path, if any (`Known.averaging`)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.step_size, jax.Array):
@@ -117,13 +123,13 @@ class _EventSampler(ExpansionSampler):
         velocity = self.fresh(key, flat.size, flat.dtype)
         return EventState(params, velocity, zero, zero, jnp.zeros((), jnp.float32), self._zeros(params))
 
-    def averaging(self, average: Average) -> Any:
-        """The same process; its integrals are exact where `average` is exact for each straight line."""
-        return rebuilt(self, average=average)
+    @property
+    def known(self) -> Known:
+        """That its path can be averaged, exactly where an average is exact for each straight line."""
+        return dataclasses.replace(super().known, averaging=self._averaging)
 
-    def path(self, state: EventState) -> PyTree:
-        """The averages since the last step."""
-        return state.path
+    def _averaging(self, average: Average) -> Any:
+        return rebuilt(self, average=average)
 
     def _zeros(self, params: Params) -> PyTree:
         if self.average is None:
@@ -140,7 +146,7 @@ class _EventSampler(ExpansionSampler):
         integrals = jax.tree.map(lambda sum_, mean: sum_ + time * mean, before.integrals, found)
         return after._replace(integrals=integrals)
 
-    def follow(
+    def step(
         self, state: EventState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
     ) -> EventState:
         """Follow the process for the time `step_size`."""
@@ -180,6 +186,7 @@ class _EventSampler(ExpansionSampler):
         return {"n_events": state.n_events, "n_rows": state.n_rows, "tightness": state.tightness}
 
 
+@cited("the zig-zag process with control variates", "bierkens2019")
 @pytree_dataclass
 class ZigZag(_EventSampler):
     r"""The zig-zag process with control variates: exact, with a few rows for each draw. Uses `sc.Taylor()`.
@@ -256,6 +263,7 @@ class ZigZag(_EventSampler):
         return advanced(path, time, place, velocity, turned, looks, ratio)
 
 
+@cited("the bouncy particle sampler with control variates", "bouchard2018 bierkens2019")
 @pytree_dataclass
 class BouncyParticle(_EventSampler):
     r"""The bouncy particle sampler with control variates: exact, with a few rows for each draw. Uses `sc.Taylor()`.
@@ -336,8 +344,9 @@ class SMHState(NamedTuple):
     tightness: Array
 
 
+@cited("scalable Metropolis-Hastings", "cornish2019")
 @pytree_dataclass
-class SMH(ExpansionSampler):
+class SMH(Events):
     r"""Scalable Metropolis-Hastings: independent proposals from the Laplace approximation, corrected with few rows.
 
     .. math:: u^* = m + \sqrt{1 - s^2}\, (u - m) + s\, ξ, \qquad
@@ -380,8 +389,7 @@ class SMH(ExpansionSampler):
 
     step_size: Any = 1.0
 
-    needs_value = True
-    expansion_order = 2
+    needs = Needs(value=True, expansion=2)
 
     def __post_init__(self) -> None:
         if isinstance(self.step_size, jax.Array):
@@ -401,7 +409,7 @@ class SMH(ExpansionSampler):
         wait = -jnp.log(jax.random.uniform(second, (2,), flat.dtype, minval=jnp.finfo(flat.dtype).tiny))
         return normal(first, flat.size, flat.dtype), wait, jax.random.key_data(third)
 
-    def follow(
+    def step(
         self, state: SMHState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
     ) -> SMHState:
         """One proposal, and the looks that decide about it."""

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.samplers import linear, schedules
-from scirocco.samplers.base import Gradient, Scales, coefficients, is_open, largest, momentum_step
+from scirocco.samplers.base import Gradient, Known, coefficients, is_open
 from scirocco.samplers.momentum import (
     MomentumSampler,
     check_damping,
@@ -24,6 +24,7 @@ from scirocco.samplers.momentum import (
     unzip,
     warn_of_inflation,
 )
+from scirocco.samplers.scales import Scales, largest, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
@@ -34,6 +35,7 @@ class HamiltonianState(NamedTuple):
     momentum: PyTree
 
 
+@cited("stochastic gradient Hamiltonian Monte Carlo", "chen2014")
 @pytree_dataclass
 class SGHMC(MomentumSampler):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin 2014), momentum first.
@@ -71,8 +73,6 @@ class SGHMC(MomentumSampler):
     Thesis section 4.3.2 (there ν = εr, step η = ε², α = εC: see `from_r`); Ma, Chen & Fox (2015) section 3.1.
     """
 
-    damping_field = "friction"
-
     step_size: Any = None
     friction: Any = None
     gradient_noise: Any = None
@@ -99,7 +99,7 @@ class SGHMC(MomentumSampler):
         return cls(eps, friction=jax.tree.map(lambda e: float(alpha) / e, eps), resample_every=num_leapfrog)
 
     @property
-    def needs_scales(self) -> bool:
+    def is_open(self) -> bool:
         """True: to choose missing hyper-parameters, and to warn if the friction is too small."""
         return is_open(self.step_size) or self.friction is None or self.gradient_noise is None
 
@@ -171,6 +171,7 @@ class SGHMC(MomentumSampler):
         return {"kinetic_temperature": kinetic_temperature(state.momentum)}
 
 
+@cited("the BAOAB splitting of Langevin dynamics", "leimkuhler2013")
 @pytree_dataclass
 class BAOAB(MomentumSampler):
     r"""Langevin dynamics with momentum by the BAOAB splitting (Leimkuhler & Matthews 2013), one gradient per step.
@@ -200,7 +201,6 @@ class BAOAB(MomentumSampler):
         (exactly on a Gaussian), else 0.
     """
 
-    damping_field = "friction"
     exact_on_gaussians = True
 
     step_size: Any = None
@@ -217,13 +217,13 @@ class BAOAB(MomentumSampler):
             object.__setattr__(self, "heating", float(self.heating))
 
     @property
-    def needs_scales(self) -> bool:
+    def is_open(self) -> bool:
         """Whether step size or friction is missing."""
         return is_open(self.step_size) or self.friction is None
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
         """Fill in step size and friction; in round coordinates together, with the heating that they bring."""
-        found = self.foreseen(scales)
+        found = self._foreseen(scales)
         if found is not None:
             heating = jax.tree.map(
                 lambda v: np.minimum(found.gain * np.asarray(v), linear.MOST_HEATING).astype(v.dtype),
@@ -242,7 +242,12 @@ class BAOAB(MomentumSampler):
             )
         return dataclasses.replace(self, step_size=step_size, friction=friction)
 
-    def foreseen(self, scales: Scales) -> linear.Setting | None:
+    @property
+    def known(self) -> Known:
+        """With what is solved exactly in round coordinates."""
+        return dataclasses.replace(super().known, foreseen=self._foreseen)
+
+    def _foreseen(self, scales: Scales) -> linear.Setting | None:
         """The best step size and friction where all directions have curvature about 1."""
         if scales.factor is None or self.step_size is not None or self.friction is not None:
             return None

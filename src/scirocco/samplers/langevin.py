@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Excess, Gradient, Sampler, Scales, langevin_step
+from scirocco.samplers.base import Gradient, Known, Mover, Needs
+from scirocco.samplers.scales import Excess, Scales, langevin_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
@@ -21,8 +22,9 @@ class LangevinState(NamedTuple):
     position: Params
 
 
+@cited("stochastic gradient Langevin dynamics", "welling2011")
 @pytree_dataclass
-class SGLD(Sampler):
+class SGLD(Mover):
     r"""Stochastic gradient Langevin dynamics (Welling & Teh 2011).
 
     .. math:: θ' = θ + ε\,\hat g(θ) + \sqrt{2 ε T}\,ξ, \qquad ξ ∼ N(0, I)
@@ -38,8 +40,9 @@ class SGLD(Sampler):
     ----------
     step_size
         ε: a number, a dict (any prefix of the parameters) of numbers, or a schedule. Its unit is that of the parameter,
-        squared. The thesis and R's sgmcmc write h/2 ∇ and N(0, h): their h is 2ε. None: chosen from the curvature and
-        the gradient noise at the start (see `resolve`). "auto": chosen by trying many (see `sc.analysis.tune`).
+        squared. The thesis and R's sgmcmc write h/2 ∇ and N(0, h): their h is 2ε. None: min(0.1/λ, 0.1/V) at the
+        start, with at most 5 % more variance from the step and 5 % from the minibatches. "auto": chosen by
+        trying many (see `sc.analysis.tune`).
     temperature
         T; 0 gives stochastic gradient ascent.
 
@@ -58,8 +61,6 @@ class SGLD(Sampler):
     (1, 500)
     """
 
-    gradient_alone = True
-
     step_size: Any = None
     temperature: ArrayLike = 1.0
 
@@ -68,15 +69,16 @@ class SGLD(Sampler):
         _checks.positive(self.temperature, "temperature", "SGLD", allow_zero=True)
         object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
 
-    def resolve(self, scales: Scales, params: Params) -> Sampler:
-        """ε = min(0.1/λ, 0.1/V): at most 5 % more variance from the step, 5 % from the minibatches."""
-        return super().resolve(scales, params)
+    @property
+    def known(self) -> Known:
+        """That it moves in any coordinates, and what step and noise do to variances."""
+        return Known(gradient_alone=True, noise_ratio=self._noise_ratio, excess=self._excess)
 
-    def noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
+    def _noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
         """ε V / 2 T."""
         return self._ratio(scales, eps)[0]
 
-    def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
+    def _excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
         """1/(1 - ελ/2) from the step, 1 + εV/2T from the minibatches."""
         ratio, noise = self._ratio(scales, eps)
         step = 1.0 / (1.0 - stiffness / 2.0) - 1.0 if stiffness < 2 else float("inf")
@@ -114,8 +116,9 @@ class PreconditionedState(NamedTuple):
     squares: PyTree
 
 
+@cited("preconditioned stochastic gradient Langevin dynamics", "li2016")
 @pytree_dataclass
-class PSGLD(Sampler):
+class PSGLD(Mover):
     r"""SGLD with an RMSprop preconditioner (Li et al. 2016).
 
     .. math::
@@ -162,9 +165,9 @@ class PSGLD(Sampler):
         _checks.positive(self.temperature, "temperature", "PSGLD", allow_zero=True)
 
     @property
-    def needs_curvature(self) -> bool:
-        """Whether Γ is included: only Γ requires the curvature."""
-        return self.correction
+    def needs(self) -> Needs:
+        """Only Γ requires the curvature."""
+        return Needs(curvature=self.correction)
 
     def init(self, params: Params, key: Key) -> PreconditionedState:
         """Squares start at one, which makes the first steps small."""
@@ -222,8 +225,12 @@ class LeafScaledState(NamedTuple):
     squares: PyTree
 
 
+@cited(
+    "stochastic gradient Langevin dynamics with a step size for each group of parameters",
+    "welling2011 baker2018thesis",
+)
 @pytree_dataclass
-class LeafScaledSGLD(Sampler):
+class LeafScaledSGLD(Mover):
     r"""SGLD with one global step size, divided by the root mean square of the gradient of each leaf.
 
     .. math::
@@ -265,7 +272,7 @@ class LeafScaledSGLD(Sampler):
     (True, True)
     """
 
-    step_order = 1
+    known = Known(step_order=1)
 
     step_size: Any
     freeze_after: ArrayLike | None = None

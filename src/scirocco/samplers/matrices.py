@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, PyTree
 
@@ -43,6 +43,7 @@ class Varying:
     function: Callable[[State], Any] = static()
 
 
+@cited("a recipe whose matrices are diagonal plus low rank", "ma2015")
 @pytree_dataclass
 class LowRank:
     """diag(d) + U Uᵀ over one flattened part: `diagonal` is a number or a vector (dim,), `factor` is (dim, rank)."""

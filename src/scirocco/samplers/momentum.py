@@ -12,25 +12,20 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
-from scirocco.samplers.base import (
-    MARGIN,
-    Excess,
-    Sampler,
-    Scales,
-    coefficients,
-    momentum_step,
-    reshuffling_spectrum,
-)
+from scirocco.samplers.base import Known, Mover, coefficients, damping_of
+from scirocco.samplers.scales import MARGIN, Excess, Scales, momentum_step, reshuffling_spectrum
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 _TOLERATED_INFLATION = 0.05
 
 
-class MomentumSampler(Sampler):
-    """Samplers with a momentum r and a friction C, the field `damping_field`."""
+class MomentumSampler(Mover):
+    """Samplers with a momentum r and a friction C, the field `damping`."""
 
-    gradient_alone = True
-    step_order = 1
+    damping: ClassVar[str] = "friction"
+    """Name of the friction hyper-parameter."""
+    absorbs_noise: ClassVar[bool] = False
+    """Whether gradient noise of unknown variance leaves the stationary distribution unchanged."""
     exact_on_gaussians: ClassVar[bool] = False
     """Whether the step alone leaves the variances of a Gaussian unchanged (symmetric splittings)."""
     gradient_noise: Any = None
@@ -38,21 +33,30 @@ class MomentumSampler(Sampler):
     heating: Any = 0.0
     """Relative inflation of the variance by gradient noise that is subtracted from the injected noise."""
 
-    def largest_step(self, curvature: float) -> float:
-        """Half of the stability limit, for splittings that are exact on Gaussians."""
-        return float(np.sqrt(2.0 / curvature)) if self.exact_on_gaussians else super().largest_step(curvature)
+    @property
+    def known(self) -> Known:
+        """With half of the stability limit as the longest step, for splittings that are exact on Gaussians."""
+        return Known(
+            step_order=1,
+            gradient_alone=True,
+            damping=self.damping,
+            absorbs_noise=self.absorbs_noise,
+            stiffest=2.0 if self.exact_on_gaussians else None,
+            noise_ratio=self._noise_ratio,
+            excess=self._excess,
+        )
 
-    def friction_like(self, params: Params) -> PyTree:
+    def _friction_like(self, params: Params) -> PyTree:
         """C for each parameter."""
         return jax.tree.map(
             lambda c, p: jnp.broadcast_to(jnp.asarray(c), p.shape),
-            coefficients(self.damping, params, self.damping_field),
+            coefficients(damping_of(self), params, self.damping),
             params,
         )
 
-    def noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
+    def _noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
         """ε V / 2 C T."""
-        friction = self.friction_like(params)
+        friction = self._friction_like(params)
         return self._ratio(eps, heating_noise(scales, eps, friction), friction)
 
     def _ratio(self, eps: PyTree, noise: PyTree, friction: PyTree) -> PyTree:
@@ -63,9 +67,9 @@ class MomentumSampler(Sampler):
         """Relative excess of the variance in the stiffest direction, from ε²λ and the smallest εC."""
         return 0.0
 
-    def excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
+    def _excess(self, scales: Scales, stiffness: float, eps: PyTree, params: Params) -> Excess:
         """1 + εV/2CT from the part of the gradient noise that is not corrected for or absorbed."""
-        friction = self.friction_like(params)
+        friction = self._friction_like(params)
         noise = left = heating_noise(scales, eps, friction)
         if self.gradient_noise is not None:
             known = coefficients(self.gradient_noise, params, "gradient_noise")
@@ -85,9 +89,9 @@ class MomentumSampler(Sampler):
 
 def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
-    damping = sampler.damping_field
+    damping = sampler.damping
     object.__setattr__(sampler, "step_size", schedules.normalise(sampler.step_size, owner, automatic=True))
-    value = sampler.damping
+    value = damping_of(sampler)
     for leaf in jax.tree.leaves(value):
         if not np.shape(leaf):
             _checks.positive(leaf, damping, owner)

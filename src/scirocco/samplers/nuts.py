@@ -11,15 +11,16 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco._extras import require
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import times
-from scirocco.samplers.trajectories import TrajectorySampler, TrajectoryState
+from scirocco.samplers.trajectories import Trajectory, TrajectoryState
 from scirocco.types import Array, Key, Params, PyTree
 
 
+@cited("the no-U-turn sampler on all rows", "hoffman2014")
 @pytree_dataclass
-class NUTS(TrajectorySampler):
+class NUTS(Trajectory):
     r"""The no-U-turn sampler on all rows: exact, with no step size to choose. Needs `sc.Full()`.
 
     .. math:: H(v, r) = -\log π(θ + L v \mid x) + \tfrac12 |r|^2
@@ -76,7 +77,7 @@ class NUTS(TrajectorySampler):
         """The key of the step: how many numbers it needs depends on the trajectory."""
         return jax.random.key_data(key)
 
-    def travel(
+    def step(
         self,
         state: TrajectoryState,
         gradient: Gradient,

@@ -12,10 +12,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers.base import Gradient, Sampler, Scales
-from scirocco.samplers.linear import Setting
+from scirocco.samplers.base import Gradient, Known, Mover, Needs, Proposer, Sampler
+from scirocco.samplers.scales import Scales
 from scirocco.types import Array, Key, Params, PyTree
 
 METRICS = ("laplace", "fisher", "low_rank", "diagonal")
@@ -29,8 +29,9 @@ class WhitenedState(NamedTuple):
     inner: Any
 
 
+@cited("a sampler moved in preconditioned coordinates", "ma2015 welling2011")
 @pytree_dataclass
-class Preconditioned(Sampler):
+class Preconditioned(Mover):
     r"""A sampler that moves u in θ = θ₀ + L u, with L Lᵀ about the posterior covariance.
 
     .. math:: ĝ_u = Lᵀ ĝ(θ), \qquad u' = \text{inner step}(u, ĝ_u), \qquad θ' = θ + L (u' - u)
@@ -71,8 +72,8 @@ class Preconditioned(Sampler):
     (True, True)
     """
 
-    inner: Sampler
-    metric: str = static(default="laplace")  # type: ignore[misc]
+    inner: Any
+    metric: str = static(default="laplace")
     factor: Any = None
 
     def __post_init__(self) -> None:
@@ -80,12 +81,12 @@ class Preconditioned(Sampler):
             raise InvalidTypeError(
                 f"`inner` of Preconditioned must be a sampler such as sc.SGLD(), got {self.inner!r}."
             )
-        if not self.inner.gradient_alone:
+        if not self.inner.known.gradient_alone:
             raise InvalidTypeError(
                 f"{type(self.inner).__name__} has a preconditioner or a geometry of its own. Preconditioned works with "
                 "sc.SGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT and sc.BADODAB."
             )
-        if self.inner.proposes:
+        if isinstance(self.inner, Proposer):
             raise InvalidTypeError(
                 f"{type(self.inner).__name__} may reject a move, which it checks in the parameters' own coordinates: "
                 "give it a step size for each parameter in place of Preconditioned."
@@ -107,47 +108,28 @@ class Preconditioned(Sampler):
         return self.inner.temperature
 
     @property
-    def core(self) -> Sampler:
-        """The inner sampler."""
-        return self.inner
-
-    def with_core(self, core: Any) -> Preconditioned:
-        """Wrap another sampler in the same coordinates."""
-        return _tree.rebuilt(self, inner=core)
-
-    @property
-    def needs_value(self) -> bool:  # type: ignore[override]
-        """Same as the inner sampler."""
-        return self.inner.needs_value
+    def needs(self) -> Needs:
+        """As the inner sampler; if L is measured, the mode, for which the step size is chosen."""
+        inner = self.inner.needs
+        return Needs(
+            value=inner.value, auxiliary=inner.auxiliary, mode=self.factor is None, metric=self.metric
+        )
 
     @property
-    def needs_auxiliary(self) -> bool:  # type: ignore[override]
-        """Same as the inner sampler."""
-        return self.inner.needs_auxiliary
+    def known(self) -> Known:
+        """The coordinates; all else is known about the inner sampler."""
+        inner = self.inner.known
+        return Known(step_order=inner.step_order, factor=self.factor, foreseen=inner.foreseen)
 
     @property
-    def step_order(self) -> int:  # type: ignore[override]
-        """Same as the inner sampler."""
-        return self.inner.step_order
-
-    @property
-    def starts_at_mode(self) -> bool:
-        """True if L is measured: at the mode, for which the step size is chosen."""
-        return self.factor is None
-
-    @property
-    def needs_scales(self) -> bool:
-        """True for L, and for missing hyper-parameters of the inner sampler."""
-        return self.factor is None or self.inner.needs_scales
+    def is_open(self) -> bool:
+        """Whether L or hyper-parameters of the inner sampler are missing."""
+        return self.factor is None or self.inner.is_open
 
     def resolve(self, scales: Scales, params: Params) -> Preconditioned:
         """Fill in the measured L, and the inner sampler's hyper-parameters in the scale of u."""
         factor = scales.factor if self.factor is None else self.factor
         return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
-
-    def foreseen(self, scales: Scales) -> Setting | None:
-        """The inner sampler's."""
-        return self.inner.foreseen(scales)
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Check that L fits the parameters, and the inner sampler's own checks."""
@@ -175,6 +157,16 @@ class Preconditioned(Sampler):
     def stats(self, state: WhitenedState) -> dict[str, Array]:
         """Same as the inner sampler."""
         return self.inner.stats(state.inner)
+
+
+def core_of(sampler: Sampler) -> Any:
+    """The sampler that makes the moves: itself, unless it is wrapped in new coordinates."""
+    return sampler.inner if isinstance(sampler, Preconditioned) else sampler
+
+
+def with_core(sampler: Any, core: Any) -> Any:
+    """`core` in the coordinates of a sampler, by default those of the parameters; None: the coordinates alone."""
+    return _tree.rebuilt(sampler, inner=core) if isinstance(sampler, Preconditioned) else core
 
 
 def times(factor: Any, tree: PyTree, transposed: bool = False) -> PyTree:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import matrices, schedules
-from scirocco.samplers.base import Gradient, Sampler
+from scirocco.samplers.base import Gradient, Known, Mover, Needs
 from scirocco.samplers.drift import Process
 from scirocco.samplers.matrices import (
     POSITION,
@@ -40,8 +40,9 @@ class RecipeState(NamedTuple):
     clipped: Array
 
 
+@cited("a sampler of the complete recipe of D and Q", "ma2015")
 @pytree_dataclass
-class Recipe(Sampler):
+class Recipe(Mover):
     r"""Any continuous-path sampler, from a diffusion matrix D(z) ⪰ 0 and a skew-symmetric curl matrix Q(z).
 
     With z = (position θ, auxiliaries) and H(z) = -log posterior(θ) + K(z):
@@ -186,14 +187,14 @@ class Recipe(Sampler):
         return (*(name for name, _ in self.auxiliaries), POSITION)
 
     @property
-    def noise_kind(self) -> str:  # type: ignore[override]
-        """Set by `correct_noise`."""
-        return self.correct_noise
+    def needs(self) -> Needs:
+        """The covariance that `correct_noise` corrects for."""
+        return Needs(noise=self.correct_noise)
 
     @property
-    def step_order(self) -> int:  # type: ignore[override]
+    def known(self) -> Known:
         """With auxiliaries the position moves by ε times a momentum."""
-        return 1 if self.auxiliaries else 2
+        return Known(step_order=1 if self.auxiliaries else 2)
 
     # -- the state -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from scirocco._tree import cited
 from scirocco.errors import InvalidTypeError
 from scirocco.samplers import matrices
 from scirocco.samplers.matrices import POSITION
@@ -17,6 +18,7 @@ from scirocco.types import ArrayLike, Params, PyTree
 _MOMENTUM = "momentum"
 
 
+@cited("stochastic gradient Riemannian Langevin dynamics", "patterson2013 ma2015")
 def SGRLD(step_size: PyTree, inverse_metric: Callable[[Params], Any], **options: Any) -> Recipe:
     r"""Riemannian Langevin dynamics (Patterson & Teh 2013) with any metric: D = G(θ)⁻¹, Q = 0.
 
@@ -42,6 +44,7 @@ def SGRLD(step_size: PyTree, inverse_metric: Callable[[Params], Any], **options:
     return Recipe(step_size, diffusion=lambda z: inverse_metric(z[POSITION]), name="SGRLD", **options)
 
 
+@cited("stochastic gradient Riemannian Hamiltonian Monte Carlo", "ma2015")
 def SGRHMC(
     step_size: PyTree,
     inverse_root: Callable[[Params], Any],
@@ -92,6 +95,7 @@ def _square(root: Any, params: Params) -> Any:
     return root @ root if dense and not matrices.alike(root, params) else jax.tree.map(lambda v: v * v, root)
 
 
+@cited("stochastic gradient Fisher scoring", "ahn2012")
 def SGFS(step_size: PyTree, preconditioner: Any = 1.0, correct_noise: str = "full", **options: Any) -> Recipe:
     r"""Stochastic gradient Fisher scoring (Ahn, Korattikara & Welling 2012) as a recipe: constant D, noise corrected.
 
@@ -114,6 +118,7 @@ def SGFS(step_size: PyTree, preconditioner: Any = 1.0, correct_noise: str = "ful
     return Recipe(step_size, diffusion=preconditioner, correct_noise=correct_noise, name="SGFS", **options)
 
 
+@cited("Hamiltonian dynamics with noisy gradients, written as a recipe", "ma2015")
 def HMCDynamics(step_size: PyTree, resample_every: int = 20, temperature: ArrayLike = 1.0) -> Recipe:
     r"""Hamiltonian dynamics without friction: D = 0, Q = [[0, -I], [I, 0]], momenta redrawn every L steps.
 

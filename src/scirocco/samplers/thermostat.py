@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
-from scirocco.samplers.base import Gradient, Sampler, Scales, coefficients, is_open, momentum_step
+from scirocco._tree import cited, pytree_dataclass, static
+from scirocco.samplers.base import Gradient, Sampler, coefficients, is_open
 from scirocco.samplers.momentum import (
     MomentumSampler,
     check_damping,
@@ -19,6 +19,7 @@ from scirocco.samplers.momentum import (
     kinetic_temperature,
     unzip,
 )
+from scirocco.samplers.scales import Scales, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 THERMOSTATS = ("scalar", "leaf", "elementwise")
@@ -39,11 +40,11 @@ class _Thermostat(MomentumSampler):
     diffusion: Any
     thermostat: str
     temperature: ArrayLike
-    damping_field = "diffusion"
+    damping = "diffusion"
     absorbs_noise = True
 
     @property
-    def needs_scales(self) -> bool:
+    def is_open(self) -> bool:
         """Whether step size or diffusion is missing."""
         return is_open(self.step_size) or self.diffusion is None
 
@@ -98,6 +99,7 @@ class _Thermostat(MomentumSampler):
         return {"kinetic_temperature": kinetic_temperature(state.momentum), "thermostat": mean}
 
 
+@cited("the stochastic gradient Nosé-Hoover thermostat", "ding2014")
 @pytree_dataclass
 class SGNHT(_Thermostat):
     r"""Stochastic gradient Nosé–Hoover thermostat (Ding et al. 2014), momentum first.
@@ -171,6 +173,7 @@ class SGNHT(_Thermostat):
         return ThermostatState(position, momentum, _tree.add(state.thermostat, self._heat(momentum, eps)))
 
 
+@cited("the BADODAB splitting of the Nosé-Hoover thermostat", "leimkuhler2016 ding2014")
 @pytree_dataclass
 class BADODAB(_Thermostat):
     r"""The thermostat by a symmetric splitting (Leimkuhler & Shang 2016), one gradient per step.

@@ -12,10 +12,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Gradient, Sampler, Scales
+from scirocco.samplers.base import Gradient, Known, Needs, Sampler
 from scirocco.samplers.preconditioned import times
+from scirocco.samplers.scales import Scales
 from scirocco.types import Array, Key, Params, PyTree
 
 _DIVERGED = 1_000.0
@@ -39,16 +40,14 @@ class Moving(NamedTuple):
     gradient: Gradient
 
 
-class TrajectorySampler(Sampler):
+class Trajectory(Sampler):
     """Samplers on all rows, in coordinates v of θ + L v that are adapted before the run together with the step size."""
 
     step_size: Any = None
     factor: Any = None
     target_acceptance: float
 
-    needs_value = True
-    needs_trajectory = True
-    step_order = 1
+    needs = Needs(value=True, trajectory=True)
 
     def __post_init__(self) -> None:
         if self.step_size is not None and not isinstance(self.step_size, jax.Array):
@@ -60,12 +59,12 @@ class TrajectorySampler(Sampler):
             )
 
     @property
-    def has_one_scale(self) -> bool:
-        """No: L has the scales."""
-        return False
+    def known(self) -> Known:
+        """That it is exact, and L."""
+        return Known(step_order=1, is_exact=True, factor=self.factor)
 
     @property
-    def needs_scales(self) -> bool:
+    def is_open(self) -> bool:
         """Whether step size or L are to be adapted."""
         return self.step_size is None or self.factor is None
 
@@ -87,9 +86,16 @@ class TrajectorySampler(Sampler):
             params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
         )
 
-    def step(self, state: Any, gradient: Gradient, noise: PyTree, number: Array) -> Any:
-        """Not a single move: see `travel`."""
-        raise NotImplementedError(f"{type(self).__name__} makes trajectories")
+    @abc.abstractmethod
+    def step(
+        self,
+        state: Any,
+        gradient: Gradient,
+        evaluate: Callable[[Params], Gradient],
+        noise: PyTree,
+        number: Array,
+    ) -> tuple[Any, Gradient]:
+        """The state after a step, and the gradient there; `evaluate` computes it anywhere."""
 
     def stats(self, state: TrajectoryState) -> dict[str, Array]:
         """Acceptance, divergence and length of the trajectory."""
@@ -100,7 +106,7 @@ class TrajectorySampler(Sampler):
         }
 
 
-class _Leapfrog(TrajectorySampler):
+class _Leapfrog(Trajectory):
     """Trajectories whose number of leapfrog steps does not depend on where they lead."""
 
     @abc.abstractmethod
@@ -113,7 +119,7 @@ class _Leapfrog(TrajectorySampler):
         dtype = jnp.result_type(*jax.tree.leaves(params))
         return ravel_pytree(_tree.normal_like(first, params))[0], jax.random.uniform(second, (2,), dtype)
 
-    def travel(
+    def step(
         self,
         state: TrajectoryState,
         gradient: Gradient,
@@ -158,6 +164,7 @@ def _energy(at: Moving) -> Array:
     return 0.5 * jnp.sum(at.momentum**2) - jnp.asarray(at.gradient.value)
 
 
+@cited("Hamiltonian Monte Carlo on all rows", "duane1987")
 @pytree_dataclass
 class HMC(_Leapfrog):
     r"""Hamiltonian Monte Carlo on all rows: exact, with trajectories of a given length. Needs `sc.Full()`.
@@ -218,6 +225,7 @@ class HMC(_Leapfrog):
         return jnp.clip(jnp.ceil(time / self.step_size), 1, self.max_leapfrogs).astype(jnp.int32)
 
 
+@cited("the Metropolis-adjusted Langevin algorithm on all rows", "roberts1996")
 @pytree_dataclass
 class MALA(_Leapfrog):
     r"""The Metropolis-adjusted Langevin algorithm on all rows: SGLD with exact gradients, corrected. Needs `sc.Full()`.

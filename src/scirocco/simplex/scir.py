@@ -6,15 +6,15 @@ The alternative is stochastic gradient Riemannian Langevin dynamics on the simpl
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco._tree import pytree_dataclass
+from scirocco._tree import cited, pytree_dataclass
 from scirocco.diffusions import cir
-from scirocco.samplers import Gradient, Reference, Sampler, schedules
+from scirocco.samplers import Gradient, Known, Mover, Needs, Reference, schedules
 from scirocco.types import Array, Key, Params, PyTree
 
 LONGEST_STEP = 1.0
@@ -28,8 +28,9 @@ class GammaState(NamedTuple):
     """log θ."""
 
 
+@cited("the stochastic Cox-Ingersoll-Ross process", "baker2018")
 @pytree_dataclass
-class SCIR(Sampler):
+class SCIR(Mover):
     r"""The stochastic CIR process: exact transitions, with the counts estimated from a minibatch.
 
     .. math::
@@ -56,7 +57,7 @@ class SCIR(Sampler):
     >>> sampler = sc.SCIR(step_size=0.1)
     """
 
-    driven_by: ClassVar[str] = "counts"
+    needs = Needs(drive="counts")
 
     step_size: Any = None
 
@@ -104,8 +105,9 @@ def step_for_variance(shape: np.ndarray, variance: np.ndarray) -> np.ndarray:
     return 2.0 * np.arctanh(np.minimum(share, np.tanh(LONGEST_STEP / 2)))
 
 
+@cited("stochastic gradient Riemannian Langevin dynamics on the simplex", "patterson2013")
 @pytree_dataclass
-class SimplexSGRLD(Sampler):
+class SimplexSGRLD(Mover):
     r"""An Euler step of the CIR process, reflected at 0 (expanded mean, Patterson & Teh 2013).
 
     .. math::
@@ -126,9 +128,9 @@ class SimplexSGRLD(Sampler):
     >>> sampler = sc.SimplexSGRLD(step_size=0.005)
     """
 
-    driven_by: ClassVar[str] = "counts"
-    divergence_advice: ClassVar[str] = (
-        "Its Euler steps are too long: try a tenth of the step size, or sc.SCIR, which has no such limit."
+    needs = Needs(drive="counts")
+    known = Known(
+        divergence="Its Euler steps are too long: try a tenth of the step size, or sc.SCIR, which has no such limit."
     )
 
     step_size: Any

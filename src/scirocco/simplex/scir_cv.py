@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers import Gradient, Reference, Sampler, schedules
+from scirocco.samplers import Gradient, Mover, Needs, Reference, Renewals, schedules
 from scirocco.simplex.scir import EXTRA_VARIANCE, LONGEST_STEP, step_for_variance, transition
 from scirocco.types import Array, Key, Params, PyTree
 
@@ -32,8 +32,9 @@ class ControlledState(NamedTuple):
     """The share of components."""
 
 
+@cited("the stochastic Cox-Ingersoll-Ross process with control variates", "barile2024")
 @pytree_dataclass
-class SCIRCV(Sampler):
+class SCIRCV(Mover):
     r"""SCIR whose rate depends on the estimate, so that the mode is fixed: little minibatch noise is left.
 
     With a the parameter of all the data, and \hat a its estimate from a minibatch,
@@ -80,9 +81,6 @@ class SCIRCV(Sampler):
     >>> sampler = sc.SCIRCV(step_size=0.5)
     """
 
-    driven_by: ClassVar[str] = "counts"
-    needs_reference: ClassVar[bool] = True
-
     step_size: Any = None
     parametrization: int = static(default=2)
     refresh_every: int | None = static(default=None)
@@ -108,11 +106,12 @@ class SCIRCV(Sampler):
             _checks.positive_int(self.refresh_size, "refresh_size")
 
     @property
-    def needs_independent_batches(self) -> bool:
-        """Whether it is corrected: the recursions assume them."""
-        return self.corrected
+    def needs(self) -> Needs:
+        """A reference; if it is corrected, independent batches, which the recursions assume."""
+        renewals = Renewals(self.refresh_every, self.refresh_size, self._completed)
+        return Needs(drive="counts", reference=renewals, independent_batches=self.corrected)
 
-    def with_refresh(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
+    def _completed(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
         """Fill in the default: renewals cost as much as the batches, and are only for latent counts."""
         every = max(_REFRESH_STEPS, -(-num_rows // batch_size))
         return dataclasses.replace(self, refresh_every=every if latent else 0)

@@ -210,7 +210,7 @@ def is_unfinished(root: str) -> bool:
 
 def refuse_unless_free(path: str | os.PathLike[str], overwrite: bool) -> None:
     """Raise an error if no run can be created at this path; changes nothing."""
-    root = os.path.abspath(os.fspath(path))
+    root = os.path.abspath(_checks.path(path, "store"))
     if not os.path.lexists(root) or (os.path.isdir(root) and is_unfinished(root)):
         return
     try:

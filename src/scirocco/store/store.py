@@ -77,7 +77,7 @@ class Store:
         overwrite
             Delete an existing run. Other files are never deleted.
         """
-        root = os.path.abspath(os.fspath(path))
+        root = os.path.abspath(_checks.path(path, "store"))
         num_chains = _checks.positive_int(num_chains, "num_chains")
         planned = layout.plan(groups, num_chains)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -114,7 +114,7 @@ class Store:
 
         An existing run is deleted only then.
         """
-        root = os.path.realpath(os.fspath(path))
+        root = os.path.realpath(_checks.path(path, "path"))
         folder.refuse_unless_free(root, overwrite)
         draft = f"{root}.{os.getpid()}{files.TMP}"
         try:

@@ -127,7 +127,8 @@ def eager(monkeypatch):
 def test_length():
     rows = {"num_rows": 100, "batch_size": 30}
     assert check_length(7, None, None, **rows) == (7, None, False)
-    assert check_length(None, 1.5, None, first_steps=4, **rows) == (9, None, False)
+    assert check_length(None, 1.5, None, **rows) == (5, None, False)
+    assert check_length(None, 1.5, None, steps_of=lambda epochs: int(6 * epochs), **rows) == (9, None, False)
     assert check_length(None, None, 2, **rows) == (None, 2.0, False)
     assert check_length(None, None, None, default_epochs=3, **rows) == (10, None, True)
     with pytest.raises(InvalidValueError, match="not num_steps and max_seconds"):
@@ -204,6 +205,25 @@ def test_chains_run_at_once(monkeypatch):
 
     result = run(make(0, num_chains=2, make=lambda number: Waiting(0, number)))
     check_positions(result, 0)
+
+
+def test_chains_compile_before_a_time_limit_and_start_where_they_would(seed):
+    """The step that compiles them is undone: also the next steps are those of a chain that was never prepared."""
+    moved = []
+
+    class Counted(Walk):
+        def move(self):
+            moved.append(self.step)
+            super().move()
+
+    walk, other = Counted(seed, 0), Walk(seed, 0)
+    walk.prepare()
+    assert moved == [0] and walk.step == 0
+    for _ in range(9):
+        for name, array in other.state().items():
+            np.testing.assert_array_equal(walk.state()[name], array)
+        walk.advance(1)
+        other.advance(1)
 
 
 # -- store -------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -65,14 +63,13 @@ def test_components_of_counts(method: int, step: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.poisson([0.1, 0.5, 1.0, 4.0], (30, 4)) + np.array([0, 0, 0, 1])
     chain = DPMixture(Multinomial(0.6), sampler="scir", step_size=0.4, initial_clusters=2, seed=seed).chain(X)
-    engine: Any = chain.engine
-    shapes = 0.6 + engine.clusters[2][:, :2]
+    shapes = 0.6 + chain.clusters[2][:, :2]
     found = []
     for place in range(8000):
-        engine._move_components(1.0, engine._batch, 1.0, (method, step), np.array([seed, place], np.uint64))
-        gammas = engine.parameters[0][:, :2]
+        chain._move_components(1.0, chain._batch, 1.0, (method, step), np.array([seed, place], np.uint64))
+        gammas = chain.parameters[0][:, :2]
         found.append([*gammas.ravel(), *(gammas**2).ravel(), *gammas.sum(axis=0)])
         if place % 16 == 0:
-            np.testing.assert_allclose(engine.parameters[1][:, :2], gammas / gammas.sum(axis=0), rtol=1e-9)
+            np.testing.assert_allclose(chain.parameters[1][:, :2], gammas / gammas.sum(axis=0), rtol=1e-9)
     truth = [*shapes.ravel(), *(shapes * (shapes + 1)).ravel(), *shapes.sum(axis=0)]
     assert furthest(found[200:], truth) < 5.5

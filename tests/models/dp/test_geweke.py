@@ -13,8 +13,8 @@ pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)"
 
 from partitions import furthest, law_of_num_clusters
 from scirocco.models.dp import arrays, settings
-from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.collapsed import Collapsed
+from scirocco.models.dp.estimator import chain_of
 from scirocco.models.dp.families import MultinomialFamily
 from scirocco.models.dp.rows import count_rows
 
@@ -42,23 +42,23 @@ def over_prior(function: Any) -> float:
     return float(integrate.quad(lambda alpha: function(alpha) * density(alpha), 0, np.inf)[0])
 
 
-def rows_given(engine: Any, rng: np.random.Generator) -> np.ndarray:
+def rows_given(chain: Any, rng: np.random.Generator) -> np.ndarray:
     """x_i ~ Multinomial(L, θ_{z_i}); where θ is integrated out it is drawn from the prior."""
-    if isinstance(engine, Collapsed):
-        thetas = rng.dirichlet(np.full(CATEGORIES, A), engine.used)
+    if isinstance(chain, Collapsed):
+        thetas = rng.dirichlet(np.full(CATEGORIES, A), chain.used)
     else:
-        gammas = engine.parameters[0][:, : engine.num].T
+        gammas = chain.parameters[0][:, : chain.num].T
         thetas = gammas / gammas.sum(axis=1, keepdims=True)
-    return np.array([rng.multinomial(EVENTS, thetas[label]) for label in engine.labels])
+    return np.array([rng.multinomial(EVENTS, thetas[label]) for label in chain.labels])
 
 
-def give(engine: Any, X: np.ndarray) -> None:
+def give(chain: Any, X: np.ndarray) -> None:
     """Other rows, the same labels."""
     from scirocco.models.dp import _collapsed
 
-    engine.data = engine.family.kernel_data(count_rows(X))
-    _collapsed.clear_all(engine.data, engine.clusters)
-    _collapsed.count_all(engine.data, engine.labels, engine.clusters)
+    chain.data = chain.family.kernel_data(count_rows(X))
+    _collapsed.clear_all(chain.data, chain.clusters)
+    _collapsed.count_all(chain.data, chain.labels, chain.clusters)
 
 
 SAMPLERS = {
@@ -75,15 +75,15 @@ def test_joint_law(name: str, seed: int) -> None:
     changes, num = SAMPLERS[name]
     rng = np.random.default_rng(seed)
     family = MultinomialFamily(A, CATEGORIES)
-    chosen = settings.resolve({**GIVEN, **changes}, "multinomial", NUM_ROWS)
+    chosen = settings.resolve({"device": "cpu", **GIVEN, **changes}, "multinomial", NUM_ROWS)
     rows = count_rows(rng.multinomial(EVENTS, np.full(CATEGORIES, 1 / CATEGORIES), NUM_ROWS))
-    chain = MixtureChain(rows, family, chosen, seed, 0)
+    chain = chain_of(rows, family, chosen, seed, 0)
     found = []
     for _ in range(num + 200):
-        X = rows_given(chain.engine, rng)
-        give(chain.engine, X)
+        X = rows_given(chain, rng)
+        give(chain, X)
         chain.advance(1)
-        k, alpha, labels = chain.engine.num_clusters, chain.engine.alpha, chain.engine.labels
+        k, alpha, labels = chain.num_clusters, chain.alpha, chain.labels
         agree = np.mean(X[0] @ X[1]) / EVENTS**2
         found.append([k, k == 1, k == 2, k >= 5, alpha, 1 / (1 + alpha), labels[0] == labels[3], agree])
     law = np.array(

@@ -37,7 +37,7 @@ def clustered(rng: np.random.Generator, kind: str, num_rows: int = 600, num_clus
 @pytest.fixture(scope="module")
 def fitted() -> Any:
     X, labels = clustered(np.random.default_rng(3), "multinomial")
-    return DPMixture(seed=2, batch_size=200).fit(X, num_epochs=60, progress=False), X, labels
+    return DPMixture(seed=2, batch_size=200, num_chains=2).fit(X, num_epochs=60, progress=False), X, labels
 
 
 # -- clusters --------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_eight_clusters_of_four_thousand_rows(kind: str, seed: int) -> None:
 def test_draws_are_clusters_by_falling_weight(fitted: Any) -> None:
     mixture = fitted[0]
     weights, rest = mixture.run_.draws["weights"], mixture.run_.draws["rest"]
-    assert weights.shape == (1, 50, 100) and mixture.run_.draws["components"].shape == (1, 50, 100, 12)
+    assert weights.shape == (2, 50, 100) and mixture.run_.draws["components"].shape == (2, 50, 100, 12)
     assert np.all(np.diff(weights, axis=2) <= 0)
     np.testing.assert_allclose(weights.sum(axis=2) + rest, 1.0, rtol=1e-5)
     assert np.array_equal((weights > 0).sum(axis=2), mixture.num_clusters())
@@ -90,11 +90,11 @@ def test_means_are_of_the_clusters_that_predict_names(fitted: Any) -> None:
         mixture.means_  # noqa: B018
 
 
-def test_summary_has_intervals(fitted: Any) -> None:
-    table = fitted[0].summary(interval=0.8)
-    assert [row["weight"] for row in table] == sorted((row["weight"] for row in table), reverse=True)
-    assert all(row["low"] <= row["weight"] <= row["high"] for row in table[:4])
-    assert len({row["label"] for row in table}) == len(table)
+def test_clusters_have_intervals(fitted: Any) -> None:
+    found = fitted[0].clusters(interval=0.8)
+    assert [row.weight for row in found] == sorted((row.weight for row in found), reverse=True)
+    assert all(row.low <= row.weight <= row.high for row in found[:4])
+    assert len({row.label for row in found}) == len(found)
 
 
 def test_co_clustering_is_of_labels(fitted: Any) -> None:
@@ -158,7 +158,7 @@ def test_log_predictive_averages_densities(fitted: Any) -> None:
     from scirocco.models.dp.prediction import log_predictive
 
     rows = mixture._family.rows(X[:20])
-    each = [log_predictive(mixture._family, rows, mixture._draw(number)) for number in range(50)]
+    each = [log_predictive(mixture._family, rows, mixture._draw(number)) for number in range(100)]
     np.testing.assert_allclose(mixture.log_predictive(X[:20]), np.log(np.mean(np.exp(each), axis=0)))
     assert mixture.score(X) == pytest.approx(mixture.log_predictive(X).mean())
 
@@ -227,11 +227,11 @@ def test_arrays_with_too_few_components_make_the_same_chain(seed: int, tmp_path:
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 40)
     made = DPMixture(sampler="gibbs", device="jax", initial_clusters=3, num_samples=4, seed=seed)
     few, many = made.chain(X), made.chain(X)
-    few.engine._begin(few.engine.labels[few.engine._order], few.engine.alpha, 4)
+    few._place(few.labels[few._order], few.alpha, 4)
     for chain in (few, many):
         chain.advance(12)
-    assert len(few.engine._sizes) > 4
-    np.testing.assert_array_equal(few.engine.labels, many.engine.labels)
+    assert len(few._sizes) > 4
+    np.testing.assert_array_equal(few.labels, many.labels)
     # a run of compiled kernels stays one, unless arrays are asked for
     how: dict[str, Any] = {"num_steps": 20, "progress": False, "store": tmp_path / "run"}
     DPMixture(sampler="gibbs", num_samples=4, seed=seed).fit(X, **how)
@@ -285,15 +285,15 @@ def test_saved_and_loaded(fitted: Any, tmp_path: Any) -> None:
 
 def test_rows_that_come_later(seed: int) -> None:
     X, labels = clustered(np.random.default_rng(seed), "multinomial", 900)
-    mixture = DPMixture(seed=seed, batch_size=100, num_samples=5)
+    mixture = DPMixture(seed=seed, batch_size=100, num_samples=5, num_chains=2)
     for part in np.split(np.arange(900), [300, 500, 700]):
         mixture.partial_fit(X[part])
     for _ in range(5):
         mixture.partial_fit(X[:1])
     mixture.partial_fit(np.zeros((2, 12), int))  # says nothing
-    chain = mixture._online[0].engine
+    chain = mixture._online[0]
     assert chain.labels.shape == (905,) and chain.labels.min() >= 0
-    assert mixture._draws["rest"].shape == (1, 5)
+    assert mixture.draws_["rest"].shape == (2, 5) and mixture.run_.configuration["num_rows"] == 905
     assert partitions.adjusted_rand_index(mixture.predict(X), labels) > 0.9
     sizes = np.bincount(chain.labels, minlength=len(chain.clusters[0]))
     assert np.array_equal(sizes, chain.clusters[0][: len(sizes)])
@@ -329,18 +329,38 @@ def test_room_for_clusters_grows(seed: int) -> None:
         mixture = DPMixture(Multinomial(0.05), concentration=20.0, initial_clusters=1, seed=seed, **options)
         chain = mixture.chain(X)
         chain.advance(30)
-        engine = chain.engine
-        assert engine.num_clusters > 20
-        table = np.zeros_like(engine.clusters[2])
-        indptr, indices, counts = engine.data
-        np.add.at(table, (indices, np.repeat(engine.labels, np.diff(indptr))), counts)
-        assert np.array_equal(table, engine.clusters[2])
+        assert chain.num_clusters > 20
+        table = np.zeros_like(chain.clusters[2])
+        indptr, indices, counts = chain.data
+        np.add.at(table, (indices, np.repeat(chain.labels, np.diff(indptr))), counts)
+        assert np.array_equal(table, chain.clusters[2])
 
 
 def test_validation_is_scored(seed: int) -> None:
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 100)
     run = DPMixture(seed=seed).fit(X, num_epochs=10, validation=X[:20], progress=False).run_
     assert run.scores and math.isfinite(run.scores[-1][1]["log_predictive"])
+
+
+def test_columns_have_the_names_of_a_data_frame(seed: int, tmp_path: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.random.default_rng(seed).normal(size=(40, 2)), columns=["wide", "high"])
+    how: dict[str, Any] = {"num_epochs": 5, "progress": False}
+    named = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(
+        X, store=tmp_path / "run", **how
+    )
+    for model in (named, DPMixture.load(tmp_path / "run")):
+        assert model.feature_names_in_.tolist() == model.column_names() == ["wide", "high"]
+        model.predict(X)
+        with pytest.raises(
+            InvalidValueError, match="begin with high, wide, and those of the fit with wide, high"
+        ):
+            model.predict(X[["high", "wide"]])
+    plain = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(X.to_numpy(), **how)
+    assert plain.column_names() == ["column 0", "column 1"] and not hasattr(plain, "feature_names_in_")
+    assert plain.column_names(["a", 2]) == ["a", "2"]
+    with pytest.raises(InvalidValueError, match="one name per column"):
+        plain.fit(X, names=["a"], **how)
 
 
 def test_works_in_scikit_learn(seed: int) -> None:
@@ -432,12 +452,11 @@ def test_means_follow_their_precisions(seed: int) -> None:
     X = rng.standard_normal((3, 400))
     base = Gaussian(mean=0.0, strength=0.5, shape=0.5, rate=1.0)
     chain = DPMixture(base, sampler="scir", step_size=0.3, initial_clusters=1, seed=seed).chain(X)
-    engine = chain.engine
-    kappa, mean, _, _ = engine.family.posterior(engine.clusters, np.array([0]))
+    kappa, mean, _, _ = chain.family.posterior(chain.clusters, np.array([0]))
     found = []
     for number in range(400):
-        engine._move_components(1.0, engine._batch, 1.0, (1, 0.3), np.array([seed, number], np.uint64))
-        means, precisions = engine.parameters[0][:, 0], engine.parameters[1][:, 0]
+        chain._move_components(1.0, chain._batch, 1.0, (1, 0.3), np.array([seed, number], np.uint64))
+        means, precisions = chain.parameters[0][:, 0], chain.parameters[1][:, 0]
         found.append([np.mean(kappa * precisions * (means - mean[:, 0]) ** 2)])
     assert partitions.furthest(found[40:], [1.0]) < 5.5
 
@@ -450,7 +469,7 @@ def test_concentration_near_zero_is_as_by_the_collapsed_sampler(seed: int) -> No
         draws = []
         for _ in range(6000):
             chain.advance(1)
-            draws.append(chain.engine.alpha)
+            draws.append(chain.alpha)
         found[sampler] = np.log(draws)
     limits = np.quantile(found["collapsed"], [0.25, 0.5, 0.75])
     shares = [np.array([value < limits for value in draws], float) for draws in found.values()]
@@ -461,10 +480,12 @@ def test_concentration_near_zero_is_as_by_the_collapsed_sampler(seed: int) -> No
 
 def test_batches_are_of_one_size(seed: int) -> None:
     chain = DPMixture(batch_size=50, seed=seed).chain(np.ones((101, 2), int))
-    sizes, seen = [], []
-    chain.engine.step = lambda batch, *rest, **more: (sizes.append(len(batch)), seen.extend(batch))
-    chain.advance(3)
-    assert sizes == [33, 34, 34] and sorted(seen) == list(range(101))
+    batches = []
+    for _ in range(3):
+        batches.append(chain.batch())
+        chain.advance(1)
+    assert [len(batch) for batch in batches] == [33, 34, 34]
+    assert sorted(np.concatenate(batches)) == list(range(101))
 
 
 def test_reference_of_control_variates_is_of_its_rows(seed: int) -> None:
@@ -472,9 +493,8 @@ def test_reference_of_control_variates_is_of_its_rows(seed: int) -> None:
     chain = DPMixture(sampler="scir_cv", refresh_every=1, refresh_size=90, batch_size=50, seed=seed).chain(X)
     for _ in range(20):
         chain.advance(1)
-        engine = chain.engine
-        assert engine._reference[0][: engine.num].sum() <= 90
-        assert engine._reference[0].sum() <= 90
+        assert chain._reference[0][: chain.num].sum() <= 90
+        assert chain._reference[0].sum() <= 90
 
 
 # -- priors ----------------------------------------------------------------------------------------------------------
@@ -487,7 +507,7 @@ def test_rows_that_say_nothing_leave_the_law_of_the_process(seed: int) -> None:
     found = []
     for _ in range(6000):
         chain.advance(1)
-        found.append(chain.engine.num_clusters == np.arange(1, 8))
+        found.append(chain.num_clusters == np.arange(1, 8))
     assert partitions.furthest(found, partitions.law_of_num_clusters(12, alpha)[1:8]) < 5.5
 
 
@@ -571,12 +591,12 @@ def test_other_wrong_uses(fitted: Any) -> None:
         mixture.log_predictive(np.ones((2, 13), int))
     with pytest.raises(InvalidValueError, match="fitted with 12"):
         mixture.predict(np.ones((2, 11), int))
-    with pytest.raises(InvalidValueError, match=r"call fit\(X\) first"):
+    with pytest.raises(InvalidValueError, match="call fit"):
         DPMixture().predict(X)
     assert not hasattr(DPMixture(), "weights_")
     with pytest.raises(InvalidValueError, match="interval"):
         mixture.num_clusters(interval=1.5)
-    for call in (mixture.num_clusters, mixture.summary, mixture.intervals):
+    for call in (mixture.num_clusters, mixture.clusters, mixture.intervals):
         with pytest.raises(InvalidValueError, match=r"99.99 % requires at least \d+ draws"):
             call(interval=0.9999)
     with pytest.raises(InvalidValueError, match="collapsed"):
@@ -629,7 +649,7 @@ def test_intervals_of_clusters_hold_what_is_true(seed):
     assert set(found) == {"means", "precisions"} and model.base_ == "gaussian"
     low, high = found["means"]
     assert low.shape == model.means_.shape and (low <= high).all()
-    largest = [row["label"] for row in model.summary()[:2]]
+    largest = [row.label for row in model.clusters()[:2]]
     for label, centre in zip(largest, (-5, 5), strict=True):
         assert low[label, 0] < model.means_[label, 0] < high[label, 0]
         assert abs(model.means_[label, 0] - centre) < 1 and high[label, 0] - low[label, 0] < 2

@@ -9,7 +9,7 @@ import pytest
 
 import partitions
 from scirocco.models.dp import settings
-from scirocco.models.dp.chain import MixtureChain
+from scirocco.models.dp.estimator import chain_of
 from scirocco.models.dp.families import Gaussian, Multinomial
 
 pytestmark = pytest.mark.law
@@ -34,11 +34,11 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def chain(X: Any, base: Any, seed: int, **changes: Any) -> tuple[MixtureChain, Any, Any]:
+def chain(X: Any, base: Any, seed: int, **changes: Any) -> tuple[Any, Any, Any]:
     family = base.resolve(X)
     rows = family.rows(X)
-    chosen = settings.resolve({**GIVEN, **changes}, family.kind, rows.num_rows)
-    return MixtureChain(rows, family, chosen, seed, 0), family, rows
+    chosen = settings.resolve({"device": "cpu", **GIVEN, **changes}, family.kind, rows.num_rows)
+    return chain_of(rows, family, chosen, seed, 0), family, rows
 
 
 SAMPLERS = {
@@ -87,7 +87,7 @@ def test_partitions_have_the_posterior_law(name: str, base: str, seed: int) -> N
     seen = np.empty(6_000, int)
     for number in range(len(seen)):
         made.advance(1)
-        seen[number] = place[partitions.canonical(made.engine.labels)]
+        seen[number] = place[partitions.canonical(made.labels)]
     expected = probabilities @ asked
     usual = (expected > 0.05) & (expected < 0.95)  # means of rarer answers are not normal
     assert usual.sum() > 8

@@ -94,7 +94,7 @@ def test_a_stored_fit_goes_on_with_and_without_workers(client, tmp_path):
         report.stop()
 
     for more in ({"client": client}, {"resume": True}):
-        with pytest.raises(InvalidValueError, match="no draw yet"):
+        with pytest.raises(InvalidValueError, match="before its first draw"):
             draws("gaussian", "scir", callbacks=[stop], **how, **more)
     assert_same(
         draws("gaussian", "scir", client=client, resume=True, **how),

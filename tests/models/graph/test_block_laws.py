@@ -193,8 +193,8 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(kind, seed):
         edges = rng.poisson(theta[i] * theta[j] * rates[z[i], z[j]])
         hidden = theta[net.first] * theta[net.second] * rates[z[net.first], z[net.second]] * halves
         chain.net = network(graph._replace(source=i, target=j, weight=edges), prior, unseen)
-        steps = np.array([2 * number, 0, 0])
-        chain.restore({"blocks": z, "counts": rng.poisson(hidden), "block_matrix": rates, "steps": steps})
+        done = {"steps": np.array([2 * number]), "splits": np.zeros(2, np.int64)}
+        chain.restore({"blocks": z, "counts": rng.poisson(hidden), "rates": rates, **done})
         chain.advance(2)
         z = chain.blocks.z
         within, alone = chain.rates[z[0], z[0]], np.bincount(z, minlength=num).max() == N

@@ -53,12 +53,22 @@ def test_blocks_are_found_and_results_have_their_shapes(options):
     mean, low, high = found.block_matrix(0.9)
     np.testing.assert_array_equal(mean, found.block_matrix_)
     assert ((low <= mean) & (mean <= high)).all()
-    assert np.all(np.diff(found.shares_) < 0) and len(found.summary()) == len(np.unique(found.labels_))
+    assert np.all(np.diff(found.shares_) < 0) and len(found.blocks()) == len(np.unique(found.labels_))
     assert (found.shares_ > 0.1).sum() == 3  # a Dirichlet process also has a few blocks of one or two nodes
     linked = found.predict_proba(np.argwhere(~np.eye(40, dtype=bool)))
     own = (TRUTH[:, None] == TRUTH)[~np.eye(40, dtype=bool)]
     assert ((linked >= 0) & (linked <= 1)).all() and linked[own].mean() > 2 * linked[~own].mean()
     assert "exact Gibbs sampler" in found.run_.preparation["chosen"]
+    means = found.summary(digits=None)["mean"]
+    assert means.index.is_unique and means["shares[0]"] == pytest.approx(found.shares_[0])
+    assert means["block_matrix[0, 1]"] == pytest.approx(found.block_matrix_[0, 1])
+    assert ("number of blocks" in means.index) == (found.num_blocks is None)
+
+
+def test_labels_come_in_one_call():
+    how = {"num_epochs": 40, "progress": False, "nodes": 40}
+    labels = sc.models.StochasticBlockModel(3, **SHORT).fit_predict(EDGES, **how)
+    np.testing.assert_array_equal(labels, fitted(EDGES).labels_)
 
 
 def test_scores_are_those_of_the_rates_of_single_draws():

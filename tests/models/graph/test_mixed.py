@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network
 from scirocco.models.graph.memberships import in_one_order
-from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
+from scirocco.models.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
 EDGES = [(0, 1, 2), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
@@ -27,7 +27,7 @@ quiet = pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 
 def chain_of(graph, seed):
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
-    return MixedChain(net, units(net), Form(K, SHAPE, SCALE), 3, seed, 0)
+    return MixedChain(net, units(net), PoissonPrior(K, SHAPE, SCALE), 3, seed, 0)
 
 
 def features(weights):
@@ -87,11 +87,12 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
             net = network(edges, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
             chain.net, chain.units = net, units(net)
             chain.restore(
-                {
+                chain.state()
+                | {
                     "colours": np.repeat(np.tile(np.arange(K), kept.sum()), colours[kept].ravel()),
                     "weights": weights,
                     "sums": weights.sum(axis=0),
-                    "rate": np.array([rate]),
+                    "rate": np.array(rate),
                     "steps": np.array([2 * number]),
                 }
             )
@@ -112,13 +113,15 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
     step, start = 0.4, np.array([[3.0, 0.5], [2.0, 0.4], [1.5, 0.6], [1.0, 0.8]])
-    chain = LangevinChain(net, units(net), Form(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1))
+    chain = LangevinChain(
+        net, units(net), PoissonPrior(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1)
+    )
     if sampler == "scir_cv":
         chain.reference = start[:, ::-1].copy()
         chain._refer()
     found = np.empty((4_000, K))
     for number in range(len(found)):
-        chain.weights, chain.number = start.copy(), 20 * number + 1
+        chain.weights, chain.step = start.copy(), 20 * number + 1
         chain._tabulate()
         chain._update(np.array([0]))
         found[number] = chain.weights[0]
@@ -196,7 +199,9 @@ def test_communities_are_found_stored_resumed_and_reported(tmp_path):
     assert sc.models.load(tmp_path / "saved").get_params() == whole.get_params()
     report.show(whole, tmp_path / "page.html")
     assert "least certain" in (tmp_path / "page.html").read_text()
-    assert len(whole.summary()) == 2 and whole.to_arviz().posterior["weights"].shape == (2, 20, 30, 2)
+    means = whole.summary(digits=None)["mean"]
+    np.testing.assert_allclose(means[["shares[0]", "shares[1]"]], whole.communities()["share"])
+    assert len(whole.communities()) == 2 and whole.to_arviz().posterior["weights"].shape == (2, 20, 30, 2)
 
 
 @quiet
@@ -232,9 +237,12 @@ def test_folders_and_streams_are_the_same_network_and_networks_grow(tmp_path):
         assert max(right, 1 - right) > 0.9
         assert np.abs(model.memberships_[:28] - before).mean() < 0.3  # communities keep their numbers
         assert len(model._network[1]) == 1 and model.predict_proba([("n0", "n29")]).shape == (1,)
+        labels = model.labels_
+        model.save(tmp_path / "saved", overwrite=True)
+        np.testing.assert_array_equal(sc.models.load(tmp_path / "saved").labels_, labels)
     with pytest.raises(InvalidValueError, match="negative"):
         model.partial_fit([("n0", "n1", -1)])
-    model.save(tmp_path / "saved")
+    np.testing.assert_array_equal(model.labels_, labels)  # as it was
     with pytest.raises(InvalidValueError, match="edges are not saved"):
         sc.models.load(tmp_path / "saved").partial_fit(late)
     sc.data.write(tmp_path / "other", {"from": GRAPH[:, 0], "to": GRAPH[:, 1]})

@@ -11,10 +11,10 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco.diffusions.host import _random
 from scirocco.models.graph import _mmsb
+from scirocco.models.graph.bernoulli_chains import BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network, seed_words
-from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
-from scirocco.models.graph.mmsb import RoleChain, RoleLangevinChain, Roles
+from scirocco.models.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
 
 N, K, BATCHES = 5, 2, 40
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 0), (3, 4)]
@@ -50,7 +50,7 @@ def z_scores(drawn, expected, error=0.0):
 
 def from_prior(rng, size, form, directed):
     """Weights, block matrices and factors from the prior."""
-    if isinstance(form, Form):
+    if isinstance(form, PoissonPrior):
         rate = 1.0 if form.general else rng.gamma(1.0, form.scale, size)
         weights = rng.gamma(form.shape, size=(size, N, K)) / np.reshape(rate, (-1, 1, 1))
         matrix = np.broadcast_to(np.eye(K), (size, K, K))
@@ -64,7 +64,7 @@ def from_prior(rng, size, form, directed):
     if not directed:
         matrix = np.triu(matrix) + np.triu(matrix, 1).transpose(0, 2, 1)
     receive = np.ones((size, N))
-    if directed and isinstance(form, Form):
+    if directed and isinstance(form, PoissonPrior):
         receive = rng.gamma(form.spread, size=(size, N)) / form.spread
     return weights, matrix, receive
 
@@ -80,7 +80,7 @@ def weighted(seed, form, directed):
         logs = np.zeros(len(weights))
         for i, j in observed(directed).tolist():
             rate = np.einsum("dk,dkl,dl->d", weights[:, i], matrix, weights[:, j]) * receive[:, j]
-            if isinstance(form, Form):
+            if isinstance(form, PoissonPrior):
                 logs += np.log(rate) * ((i, j) in linked) - rate
             else:
                 logs += np.log(rate) if (i, j) in linked else np.log1p(-rate)
@@ -89,13 +89,13 @@ def weighted(seed, form, directed):
     return np.mean(tables, axis=0), np.std(tables, axis=0, ddof=1) / np.sqrt(len(tables))
 
 
-GENERAL, ASSORTATIVE = Form(K, 0.7, 1.0, 0.8, 0.9, 2.0), Form(K, 0.7, 1.5, spread=2.0)
+GENERAL, ASSORTATIVE = PoissonPrior(K, 0.7, 1.0, 0.8, 0.9, 2.0), PoissonPrior(K, 0.7, 1.5, spread=2.0)
 FORMS = {
     "general": (GENERAL, False),
     "general directed": (GENERAL, True),
     "assortative directed": (ASSORTATIVE, True),
-    "bernoulli": (Roles(K, 0.7, 0.8, 2.0, False), False),
-    "general bernoulli directed": (Roles(K, 0.7, 0.8, 2.0, True), True),
+    "bernoulli": (BernoulliPrior(K, 0.7, 0.8, 2.0, False), False),
+    "general bernoulli directed": (BernoulliPrior(K, 0.7, 0.8, 2.0, True), True),
 }
 
 
@@ -118,8 +118,8 @@ def drawn_by(chain, count, again):
 @pytest.mark.parametrize("name", FORMS)
 def test_small_networks_have_the_posterior_of_weighted_draws_from_the_prior(name, seed):
     form, directed = FORMS[name]
-    _, net = net_of(directed, isinstance(form, Form))
-    if isinstance(form, Form):
+    _, net = net_of(directed, isinstance(form, PoissonPrior))
+    if isinstance(form, PoissonPrior):
         chain = MixedChain(net, units(net), form, 3, seed, 0)
     else:
         chain = RoleChain(net, form, 3, seed, 0)
@@ -132,7 +132,7 @@ def test_small_networks_have_the_posterior_of_weighted_draws_from_the_prior(name
 def test_memberships_of_a_node_have_their_conditional_distribution(directed, seed):
     """Those of one of two communities, by quadrature, given memberships of other nodes and strong links."""
     graph, net = net_of(directed)
-    chain = RoleChain(net, Roles(K, 0.7, 0.8, 2.0, True), N, seed, 0)
+    chain = RoleChain(net, BernoulliPrior(K, 0.7, 0.8, 2.0, True), N, seed, 0)
     chain.pi = np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.05, 0.95]])
     chain.matrix = np.array([[0.95, 0.2], [0.6 if directed else 0.2, 0.5]])
     chain._tabulate()
@@ -147,7 +147,7 @@ def test_memberships_of_a_node_have_their_conditional_distribution(directed, see
     expected = np.array([share @ x, share @ x**2]) / share.sum()
     drawn = np.empty((20_000, 2))
     for number in range(len(drawn)):
-        chain.number = number
+        chain.step = number
         chain._update(np.array([0]))
         drawn[number] = chain.pi[0, 0], chain.pi[0, 0] ** 2
     assert np.abs(z_scores(drawn, expected)).max() < 5
@@ -191,7 +191,7 @@ def test_block_matrices_are_drawn_given_units_and_pairs(directed, seed):
     np.testing.assert_allclose(once * shapes, once * (GENERAL.edges + count))
     np.testing.assert_allclose(once * rates, once * (GENERAL.pairs + exposed))
     for general in (True, False):
-        form = Roles(K, 0.7, 0.8, 2.0, general)
+        form = BernoulliPrior(K, 0.7, 0.8, 2.0, general)
         found = RoleChain(net, form, N, seed, 0)._shapes(linked, apart)
         for shape, true, prior in zip(found, (ones, zeros), (0.8, 1.2), strict=True):
             rest = true.sum() - np.trace(true)
@@ -222,7 +222,7 @@ def test_chains_that_continue_draw_the_communities_of_all_edges(seed):
 @pytest.mark.parametrize("sampler", ["scir", "scir_cv"])
 def test_counts_of_roles_from_edges_and_pairs_without_one_are_unbiased(sampler, directed, seed):
     """The average over every choice of an edge and of a pair without one is the sum over all pairs, exactly."""
-    form = Roles(3, 0.7, 0.8, 2.0, True)
+    form = BernoulliPrior(3, 0.7, 0.8, 2.0, True)
     graph, net = net_of(directed)
     chain = RoleLangevinChain(net, form, N, seed, 0, method=Method(sampler, 0.1, 1, 1))
     rng = np.random.default_rng(seed)
@@ -282,7 +282,7 @@ def test_block_matrices_move_with_unbiased_counts(seed):
     chain._refer()
     receive, found = chain.receive.copy(), np.empty((4_000, K + K * K))
     for number in range(len(found)):
-        chain.weights, chain.receive, chain.number = start.copy(), receive.copy(), 20 * number + 1
+        chain.weights, chain.receive, chain.step = start.copy(), receive.copy(), 20 * number + 1
         chain._tabulate()
         chain._update(np.array([3]))
         pairs = chain.pairs + chain.total_pairs

@@ -146,8 +146,8 @@ def test_a_run_is_resumed_bit_for_bit(options, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks.Blocks, "_fits", lambda self: False)  # and on a device with less memory
     again = fit(store=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(whole.topics(draws=True), again.topics(draws=True))
-    for name, values in whole.stats_.items():
-        np.testing.assert_array_equal(values, again.stats_[name])
+    for name, values in whole.run_.stats.items():
+        np.testing.assert_array_equal(values, again.run_.stats[name])
     with pytest.raises(InvalidValueError, match="device"):
         LDA(3, device="cpu", num_chains=2, seed=1, **options).fit(
             X, num_steps=24, store=tmp_path / "run", resume=True, progress=False

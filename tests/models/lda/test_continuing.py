@@ -43,7 +43,9 @@ def test_the_same_documents_continue_bit_for_bit(options, tmp_path):
     for source in (first, tmp_path / "first"):
         second = LDA(2, num_samples=4, **(kept | {"num_burnin": 0}))
         second.fit(X, continue_from=source, progress=False)
-        np.testing.assert_array_equal(np.asarray(whole._draws)[:, 4:], np.asarray(second._draws))
+        np.testing.assert_array_equal(
+            np.asarray(whole.run_.draws["topics"])[:, 4:], second.run_.draws["topics"]
+        )
 
 
 def test_a_continued_run_can_be_stored_and_resumed(tmp_path):
@@ -74,7 +76,7 @@ def test_partial_fit_continues(memory, tmp_path):
             each.partial_fit(X[rows])
         assert model.perplexity(X[100:]) < 1.1 * before
     np.testing.assert_array_equal(model.topics(draws=True), loaded.topics(draws=True))
-    assert model._reached.configuration["num_rows"] == 100
+    assert model.run_.configuration["num_rows"] == 100
 
 
 def test_partial_fit_of_a_saved_online_model(tmp_path):
@@ -145,8 +147,9 @@ def test_new_words_and_forgotten_documents():
     assert model.components_[sky, 6] > 10 * model.components_[1 - sky, 6]
     again = LDA(2, **OPTIONS).fit([[*SKY, "orbit"], FARM] * 9, continue_from=model, **SHORT)
     assert again.vocabulary_ == (*known, "comet", "orbit")
-    assert again._reached.state()["table"].sum() == 9 * 25
-    np.testing.assert_array_equal(again._reached.state()["table"][0, 6], [0, 0])
+    for state in again._states():
+        assert state["table"].sum() == 9 * 25
+        np.testing.assert_array_equal(state["table"][6], [0, 0])
     kept = model.partial_fit([[*SKY, "nova"]], vocabulary=model.vocabulary_)
     assert "nova" not in kept.vocabulary_
 
@@ -192,9 +195,8 @@ def test_what_cannot_continue():
         LDA(2, **OPTIONS).fit(X[:, :5], continue_from=model, **SHORT)
     with pytest.raises(InvalidValueError, match="without memory"):
         LDA(2, **OPTIONS).fit(stream, continue_from=model, **SHORT)
-    with pytest.raises(InvalidValueError, match="not been fitted"):
+    with pytest.raises(InvalidValueError, match="not fitted yet"):
         LDA(2, **OPTIONS).fit(X, continue_from=LDA(2), **SHORT)
     online = LDA(2, **OPTIONS).fit(stream, num_steps=3, progress=False)
-    assert (
-        LDA(2, **OPTIONS).fit(stream, continue_from=online, num_steps=3, progress=False)._reached is not None
-    )
+    again = LDA(2, **OPTIONS).fit(stream, continue_from=online, num_steps=3, progress=False)
+    assert "continued" in again.run_.configuration

@@ -49,8 +49,8 @@ def test_sweeps_leave_the_model_invariant(seed, monkeypatch):
         if number % 20 == 0:  # short chains from the prior, which are independent; errors accumulate in them
             prior(chain, rng)
         write_words(chain, rng)
+        chain.move()
         chain.step += 1
-        chain.sweep()
         x, precision, mean = chain.members.x, chain.precision, chain.mean
         away = x - mean
         square = np.einsum("dj,jk,dk->d", away, precision, away)
@@ -115,5 +115,5 @@ def test_correlations_are_found(tmp_path):
 def test_bad_arguments():
     with pytest.raises(InvalidValueError, match="beta"):
         CorrelatedTopics(2, beta=0.0).fit(np.ones((4, 3), int), progress=False)
-    with pytest.raises(sc.errors.NotFittedError, match="has not been fitted"):
+    with pytest.raises(sc.errors.NotFittedError, match="not fitted yet"):
         CorrelatedTopics(2).correlations()

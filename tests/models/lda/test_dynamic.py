@@ -137,7 +137,7 @@ def test_a_stored_fit_is_resumed_bit_for_bit(tmp_path):
     how = {"num_steps": 12, "progress": False}
 
     def model():
-        return DynamicTopics(2, num_samples=4, num_threads=1, tokeniser=SPLIT)
+        return DynamicTopics(2, num_samples=4, num_burnin=4, num_threads=1, tokeniser=SPLIT)
 
     def stop(report):
         if report.step >= 8:

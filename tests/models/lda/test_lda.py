@@ -113,7 +113,7 @@ def test_one_line_says_what_was_chosen(capsys):
     for shown in (False, True, True):
         LDA(3).fit(X, num_steps=8, progress=shown)
     said = capsys.readouterr().err
-    assert said.count("LDA: ") == 1 and 'sampler "gibbs", the best of' in said and "draws per chain." in said
+    assert said.count("LDA: ") == 1 and 'sampler "gibbs", the best of' in said and "draws." in said
 
 
 def test_what_topics_are_about(fitted):
@@ -263,7 +263,7 @@ BAD = {
         "num_steps and num_epochs",
     ),
     "no steps": (lambda: LDA(2).fit(X, num_steps=0), InvalidValueError, "`num_steps` must be at least 1"),
-    "not fitted": (lambda: LDA(2).transform(X), InvalidValueError, "not been fitted"),
+    "not fitted": (lambda: LDA(2).transform(X), InvalidValueError, "not fitted yet"),
     "interval of 90": (
         lambda: LDA(2).fit(X, num_steps=2, progress=False).top_words(2, interval=90),
         InvalidValueError,

@@ -40,7 +40,7 @@ def test_a_model_is_not_written_over_what_it_reads(tmp_path):
     started(tmp_path / "run")
     for model in (LDA.load(tmp_path / "run"), started(tmp_path / "other")):
         with pytest.raises(InvalidValueError, match=r"already stored in"):
-            model.save(model._draws.root, overwrite=True)
+            model.save(model.run_.path, overwrite=True)
         assert np.isfinite(model.topics(draws=True)).all()
 
 
@@ -48,7 +48,7 @@ def test_a_model_is_not_written_over_what_it_reads(tmp_path):
     ("changes", "fit", "phrase"),
     [
         ({"seed": 2}, {}, "`seed` was 1 and is now 2"),
-        ({"num_chains": 3}, {}, "`num_chains` was 1 and is now 3"),
+        ({"num_chains": 3}, {}, "`num_chains` was 2 and is now 3"),
         ({"growth": None}, {}, "`growth_asked`"),
         ({}, {"num_steps": 400}, "was planned as 40 steps"),
         (
@@ -90,7 +90,7 @@ def test_ctrl_c_in_the_burn_in_of_a_time_limit():
 
     with pytest.raises(KeyboardInterrupt), pytest.warns(match="interrupted"):
         LDA(2, **OPTIONS).fit(X, max_seconds=60.0, callbacks=[interrupt], progress=False)
-    with pytest.raises(InvalidValueError, match="stopped during burn-in"):
+    with pytest.raises(InvalidValueError, match="stopped in its burn-in after 3 steps"):
         LDA(2, **OPTIONS).fit(X, max_seconds=60.0, callbacks=[stop_at(3)], progress=False)
 
 
@@ -169,7 +169,7 @@ def test_a_stream_begins_anew_for_every_fit(tmp_path):
 
 def test_a_failed_fit_leaves_the_model_as_it_was():
     model = LDA(2, **OPTIONS).fit(X, vocabulary=["v", "w", "x", "y", "z"], num_steps=5, progress=False)
-    with pytest.raises(InvalidValueError, match="no draw yet"):
+    with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
         model.fit(X[:, :3], num_steps=40, callbacks=[stop_at(1)], progress=False)
     assert len(model.top_words(5)[0]) == 5 and model.vocabulary_[0] == "v"
 

@@ -115,9 +115,9 @@ def test_a_stored_fit_goes_on_with_and_without_workers(client, tmp_path):
 
     how: dict[str, Any] = {"num_steps": 7, "store": tmp_path / "run", "progress": False}
     model = LDA(30, memory="none", **OPTIONS)
-    with pytest.raises(InvalidValueError, match="no draw yet"):
+    with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
         model.fit(X, client=client, callbacks=[stop], **how)
-    with pytest.raises(InvalidValueError, match="no draw yet"):
+    with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
         model.fit(X, resume=True, callbacks=[stop], **how)
     model.fit(X, resume=True, client=client, **how)
     np.testing.assert_array_equal(topics(model), here())

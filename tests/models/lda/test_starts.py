@@ -23,7 +23,7 @@ def test_the_most_probable_start(seed):
     settings = LDA(3)._settings(_size(corpus))
     assert settings.starts == 8 and settings.growth == ()
     chain = TopicChain(corpus, settings, seed, 0)
-    chain._choose_start()
+    chain.begin()
     short = dataclasses.replace(settings, starts=1, growth=((40, START_GROWTH),), batch_size=40)
     trials = [TopicChain(corpus, short, chain.seed, number) for number in range(8)]
     for trial in trials:

@@ -181,7 +181,7 @@ def test_columns_and_missing_texts():
     ("data", "options", "message"),
     [
         (b'text\n"sun moon\n', {}, "broken quote"),
-        (b"number,text\n1,sun, moon\n", {}, "line 2 of .* has 3 fields, the header 2"),
+        (b"number,text\n1,sun, moon\n", {}, "line 2 of .* has 3 fields, the first line 2"),
         ("text\nsun\nÄrger\n".encode("cp1252"), {}, "line 3 has the byte 0xc4"),
         (b"text\n", {}, "has no rows"),
     ],

@@ -414,3 +414,38 @@ def test_rows_have_normalised_log_likelihoods(counts, quick_compiler):
     eta = FRAME[["a", "b", "c"]].to_numpy() @ first["coef"] + first["intercept"]
     each = line.run_.log_likelihood()[:, 0]
     np.testing.assert_allclose(each, stats.norm(eta, first["noise"]).logpdf(FRAME.y), rtol=1e-3, atol=1e-3)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint64, np.float16])
+def test_a_formula_computes_in_double_precision_whatever_the_columns_are(kind):
+    k, m = np.array([0, 1, 2, 100, 120]), np.array([3, 50, 7, 90, 100])
+    frame = pd.DataFrame({"k": k.astype(kind), "m": m.astype(kind)})
+    formula = "0 + I(k - 1) + I(k**2) + I(k**5) + I(-k) + k:m + I(k + m) + I(k / m) + center(k) + C(m)"
+    found = Design(formula, frame)
+    k, m = k.astype(float), m.astype(float)
+    columns = dict(zip(found.names, found.matrix(frame).T, strict=True))
+    wanted = {"I(k - 1)": k - 1, "I(k ** 2)": k**2, "I(k ** 5)": k**5, "I(-k)": -k, "k:m": k * m}
+    wanted |= {"I(k + m)": k + m, "I(k / m)": k / m, "center(k)": k - k.mean()}
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(columns[name], values, name)
+    both = Design("0 + C(k) + I(k**12)", frame)  # 120**12 is more than 64 bits hold
+    np.testing.assert_array_equal(both.matrix(frame)[:, -1], k**12)
+
+
+@pytest.mark.parametrize("term", ["center(a)", "scale(a)", "poly(a, 1)", "a", "log(hours) - a"])
+def test_an_offset_has_the_numbers_of_the_fit(tmp_path, quick_compiler, term):
+    term = term if " " not in term else f"I({term})"
+    formula = f"y ~ b + offset({term})"
+    model = LinearRegression.from_formula(formula, FRAME, progress=False, **QUICK)
+    model.save(tmp_path / "model")
+    few = FRAME.iloc[:4].assign(a=[5.0, 5.0, 105.0, 7.0])
+    wanted = model.predict(pd.concat([FRAME, few]))[len(FRAME) :]
+    for one in (model, LinearRegression.load(tmp_path / "model")):
+        np.testing.assert_allclose(one.predict(few), wanted, rtol=1e-12)
+        alone = np.concatenate([one.predict(few.iloc[[row]]) for row in range(len(few))])
+        np.testing.assert_allclose(alone, wanted, rtol=1e-12)
+    rest = model.predict(FRAME.assign(b=0.0)) - Design(f"0 + {term}", FRAME).matrix(FRAME)[:, 0]
+    assert np.ptp(rest) < 1e-9

@@ -141,7 +141,9 @@ def _look_closer(
             "step_inflation": found.step,
             "noise_ratio": found.noise_ratio,
             "noise_inflation": found.noise,
-            "noise_inflation_parameter": None if origin.sampler.metric != "none" else names[found.place],
+            "noise_inflation_parameter": None
+            if origin.sampler.needs.metric != "none"
+            else names[found.place],
         }
     temperature = float(origin.sampler.temperature)
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
@@ -227,7 +229,7 @@ def _about(run: Run, origin: Origin | None, num_steps: int) -> dict[str, Any]:
         "diverged": run.status == "diverged",
         "num_draws": run.num_draws,
         "num_steps": num_steps,
-        "preconditioned": sampler is not None and sampler.metric != "none",
+        "preconditioned": sampler is not None and sampler.needs.metric != "none",
         "tuned": "tuning" in run.preparation,
         "own_loop": run.kind == OWN_LOOP,
         "num_rows": run.configuration.get("num_rows", 0),

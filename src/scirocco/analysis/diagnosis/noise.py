@@ -17,7 +17,7 @@ from scirocco.run import Run, encoding, pilot, setup
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules
-from scirocco.samplers.preconditioned import rows_times
+from scirocco.samplers.preconditioned import core_of, rows_times
 from scirocco.store import Stored
 from scirocco.types import Key, Params, PyTree
 
@@ -89,7 +89,7 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     memory = _memory(origin, problem.table, last, key)
     sampler = origin.sampler
-    factor = sampler.factor
+    factor = sampler.known.factor
     parts, table = problem.parts, problem.table
     scales = pilot.scales_at(model, parts, table, memory, last, factor, key)
     noise = pilot.noise_at(model, parts, table, memory, positions, factor, key)
@@ -102,8 +102,8 @@ def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCu
 
 def _inner(sampler: Sampler) -> Any:
     """The sampler whose injected noise is known."""
-    inner = sampler.core
-    if not inner.has_noise_ratio:
+    inner = core_of(sampler)
+    if inner.known.noise_ratio is None:
         raise InvalidValueError(
             "gradient noise cannot be compared with the noise of this sampler, which has no closed form."
         )
@@ -147,7 +147,7 @@ def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
         raise InvalidValueError(
             f"gradient noise from stored gradients requires at most {_LINEAR} parameters and at least {needed:,} draws."
         )
-    factor = sampler.factor
+    factor = sampler.known.factor
     if factor is not None:
         g = rows_times(np.asarray(factor), g, transposed=True)
     edges = np.linspace(0, x.shape[1], windows + 1).astype(int)

@@ -57,7 +57,7 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
         memory = estimator.prepare(model, problem.table, position, key).memory
     sampler = origin.sampler
     scales = pilot.scales_at(
-        model, problem.parts, problem.table, memory, position, sampler.factor, key, thorough=True
+        model, problem.parts, problem.table, memory, position, sampler.known.factor, key, thorough=True
     )
     if origin.estimator.is_exact:
         scales = scales._replace(noise=_tree.zeros_like(position))

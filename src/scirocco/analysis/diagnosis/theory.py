@@ -11,6 +11,7 @@ from scirocco import _tree
 from scirocco.analysis.diagnosis.probing import Probe
 from scirocco.run import pilot
 from scirocco.samplers import Sampler, Scales
+from scirocco.samplers.preconditioned import core_of
 from scirocco.types import Params, PyTree
 
 
@@ -38,12 +39,12 @@ class Theory(NamedTuple):
 
 def predict(probe: Probe, sampler: Sampler) -> Theory | None:
     """The results of the sampler's closed forms; None for samplers without them."""
-    core = sampler.core
-    ratios = core.noise_ratio(probe.scales, probe.eps, probe.position)
-    if ratios is None:
+    core = core_of(sampler)
+    if core.known.noise_ratio is None:
         return None
+    ratios = core.known.noise_ratio(probe.scales, probe.eps, probe.position)
     product = pilot.stiffness(probe.model, probe.table, probe.position, sampler, probe.eps, probe.key)
-    found = core.excess(probe.scales, product, probe.eps, probe.position)
+    found = core.known.excess(probe.scales, product, probe.eps, probe.position)
     if found is None:
         return None
     noise = _flat(found.noise)
@@ -52,7 +53,7 @@ def predict(probe: Probe, sampler: Sampler) -> Theory | None:
         product,
         found.step,
         float(_flat(ratios).max()),
-        0.0 if core.absorbs_noise else float(noise[place]),
+        0.0 if core.known.absorbs_noise else float(noise[place]),
         place,
         _largest(probe.eps),
         found.suggested,
@@ -66,8 +67,8 @@ def noise_ratios(scales: Scales, eps: PyTree, sampler: Sampler, position: Params
 
     None for samplers whose injected noise is not known in closed form.
     """
-    ratios = sampler.core.noise_ratio(scales, eps, position)
-    return None if ratios is None else _flat(ratios)
+    ratio = core_of(sampler).known.noise_ratio
+    return None if ratio is None else _flat(ratio(scales, eps, position))
 
 
 def _flat(tree: PyTree) -> np.ndarray:

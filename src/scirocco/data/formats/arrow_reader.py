@@ -50,12 +50,13 @@ class ArrowTable:
                 f"{file.name} has a column `{extra[0]}` that {first} lacks. {_SAME_SCHEMA}"
             )
 
-    def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
         """Batches of rows of every file in turn."""
         for name in wanted:
             if self.schema.names.count(name) > 1:
                 raise InvalidValueError(f"{self.label} has several columns named `{name}`. Rename them.")
-            _check_type(self.schema.field(name).type, f"column `{name}` of {self.label}")
+            if numbers:
+                _check_type(self.schema.field(name).type, f"column `{name}` of {self.label}")
         for file in self.files:
             batches, row = _batches(file, wanted), 0
             while True:
@@ -63,7 +64,11 @@ class ArrowTable:
                     batch = next(batches, None)
                 if batch is None:
                     break
-                yield {name: self._column(batch.column(name), name, file, row) for name in wanted}
+                columns = {name: batch.column(name) for name in wanted}
+                yield {
+                    name: self._column(column, name, file, row) if numbers else any_values(column)
+                    for name, column in columns.items()
+                }
                 row += batch.num_rows
 
     def _column(self, column: Any, name: str, file: Path, row: int) -> np.ndarray:
@@ -185,6 +190,20 @@ def _values(array: Any, name: str, row: int) -> np.ndarray:
             )
         return _nested(array.flatten(), len(array), int(lengths[0]) if len(lengths) else 0, name, row)
     return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def any_values(column: Any) -> np.ndarray:
+    """A column of any type: whole numbers exact, missing values of all but decimal numbers and dates as None."""
+    types = require("pyarrow", "reading Arrow files").types
+    kind = column.type
+    if types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    plain = types.is_floating(kind) or types.is_temporal(kind) or not column.null_count
+    if plain or types.is_string(kind) or types.is_large_string(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    found = np.empty(len(column), object)
+    found[:] = column.to_pylist()
+    return found
 
 
 def _nested(flat: Any, length: int, width: int, name: str, row: int) -> np.ndarray:

@@ -14,16 +14,9 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.formats.arrow_reader import ARROW, PARQUET, ArrowTable
-from scirocco.data.formats.readers import (
-    CSV,
-    CsvTable,
-    NpyTable,
-    NpzTable,
-    SourceTable,
-    ZarrTable,
-    is_sparse,
-    reading,
-)
+from scirocco.data.formats.readers import NpyTable, NpzTable, SourceTable, ZarrTable, is_sparse, reading
+from scirocco.data.formats.text import DELIMITERS, delimiter_of
+from scirocco.data.formats.text_table import EXACT, TextTable, WiderColumnError
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
@@ -122,8 +115,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 _KNOWN = (
-    f"Parquet ({', '.join(PARQUET)}) and Arrow ({', '.join(ARROW)}) files or folders of them, Zarr folders, CSV "
-    f"({', '.join(CSV)}), NumPy .npy and .npz, and matrices saved by scipy.sparse.save_npz"
+    f"Parquet ({', '.join(PARQUET)}) and Arrow ({', '.join(ARROW)}) files or folders of them, Zarr folders, text "
+    f"({', '.join(DELIMITERS)}, also with .gz), NumPy .npy and .npz, and matrices saved by scipy.sparse.save_npz"
 )
 
 
@@ -140,8 +133,8 @@ def convert(
 ) -> FolderSource | CorpusSource:
     """Convert a file, or a folder of files, to a native data folder, in one pass and bounded memory.
 
-    Reads Parquet and Arrow files (or folders of them), Zarr, CSV, `.npy`, `.npz`, and SciPy's sparse `.npz`, which
-    becomes a corpus (it is loaded into memory).
+    Reads Parquet and Arrow files (or folders of them), Zarr, CSV and other text, `.npy`, `.npz`, and SciPy's sparse
+    `.npz`, which becomes a corpus (it is loaded into memory).
 
     Parameters
     ----------
@@ -179,21 +172,27 @@ def convert(
         with reading(path):
             matrix = sparse.load_npz(path)
         return write_corpus(folder, matrix, shuffle=shuffle, seed=seed, overwrite=overwrite, source=str(path))
-    table = open_table(path)
+    table = open_table(path, _plain_names(columns))
     plan = ColumnPlan(columns, table.names, table.label)
     options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "dtype": dtype, "memory": memory}
     options |= {"overwrite": overwrite, "source": str(path), "single": table.single and columns is None}
     options["columns"] = {name: group for name, group in plan.columns.items() if plan.stacked[name]}
     try:
-        _write(folder, options, _arrays(table, plan, {}))
-    # the types of a CSV file are known only at its end: scan all of it, and start again
-    except _WiderTypeError:
-        _write(folder, options, _arrays(table, plan, _scan(table, plan)))
+        _write(folder, options, _arrays(table, plan))
+    except WiderColumnError:
+        _write(folder, options, _arrays(table, plan))
     return FolderSource(folder)
 
 
-def open_table(path: Path) -> SourceTable:
-    """The reader for this file or folder."""
+def _plain_names(columns: Any) -> list[str]:
+    """The names in `columns` that are no patterns."""
+    groups = columns.values() if isinstance(columns, Mapping) else []
+    listed = [name for group in groups for name in ([group] if isinstance(group, str) else group)]
+    return [name for name in listed if not any(sign in name for sign in "*?[")]
+
+
+def open_table(path: Path, wanted: Sequence[str] = ()) -> SourceTable:
+    """The reader for this file or folder; `wanted` are names that the first line of a text file may have."""
     if not path.exists():
         raise InvalidValueError(f"there is no file or folder {path}.")
     _checks.readable(path)
@@ -204,13 +203,15 @@ def open_table(path: Path) -> SourceTable:
     name = path.name.lower()
     if path.suffix.lower() in (*PARQUET, *ARROW):
         return ArrowTable(path, [path])
-    if name.endswith(CSV):
-        return CsvTable(path)
+    if delimiter_of(path) is not None:
+        return TextTable(path, wanted)
     if name.endswith(".npy"):
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzTable(path)
-    raise InvalidValueError(f"{path.name}: files of this kind cannot be converted. Supported are {_KNOWN}.")
+    raise InvalidValueError(
+        f"{path.name}: files of this kind cannot be read as a table. Supported are {_KNOWN}."
+    )
 
 
 def _files_inside(path: Path) -> list[Path]:
@@ -228,10 +229,6 @@ def _files_inside(path: Path) -> list[Path]:
     raise InvalidValueError(f"{path} holds no Parquet, Arrow or Zarr data. Supported are {_KNOWN}.")
 
 
-class _WiderTypeError(Exception):
-    """A column that started with integers continues with decimals."""
-
-
 def _write(
     folder: str | os.PathLike[str], options: dict[str, Any], chunks: Iterator[dict[str, np.ndarray]]
 ) -> None:
@@ -240,25 +237,27 @@ def _write(
             writer.append(chunk)
 
 
-def _arrays(
-    table: SourceTable, plan: ColumnPlan, known: dict[str, np.dtype]
-) -> Iterator[dict[str, np.ndarray]]:
-    """Chunks of the arrays, each array in one dtype throughout."""
+def _arrays(table: SourceTable, plan: ColumnPlan) -> Iterator[dict[str, np.ndarray]]:
+    """Chunks of the arrays."""
     for chunk in table.chunks(plan.wanted):
-        made = plan.arrays(chunk)
-        for name, array in made.items():
-            dtype = known.setdefault(name, array.dtype)
-            if array.dtype != dtype:
-                if np.result_type(array.dtype, dtype) != dtype:
-                    raise _WiderTypeError
-                made[name] = array.astype(dtype)
-        yield made
+        yield plan.arrays(chunk)
 
 
-def _scan(table: SourceTable, plan: ColumnPlan) -> dict[str, np.dtype]:
-    """The widest type of each array."""
-    widest: dict[str, np.dtype] = {}
-    for chunk in table.chunks(plan.wanted):
-        for name, array in plan.arrays(chunk).items():
-            widest[name] = np.result_type(array.dtype, widest.get(name, array.dtype))
-    return widest
+def read_columns(table: SourceTable, wanted: list[str]) -> dict[str, np.ndarray]:
+    """Whole columns of any type, in memory."""
+    try:
+        chunks = list(table.chunks(wanted, numbers=False))
+    except WiderColumnError:
+        chunks = list(table.chunks(wanted, numbers=False))
+    return {name: _joined([chunk.pop(name) for chunk in chunks]) for name in wanted}
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """A column; whole numbers with gaps are NaN there if double precision holds all of them."""
+    column = np.concatenate(parts) if parts else np.empty(0)
+    if column.dtype != object:
+        return column
+    kinds = set(map(type, column.tolist()))
+    if kinds != {int, type(None)} or any(value is not None and abs(value) > EXACT for value in column):
+        return column
+    return np.array([np.nan if value is None else value for value in column], np.float64)

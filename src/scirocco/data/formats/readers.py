@@ -1,4 +1,4 @@
-"""The readers for NumPy's own files, Zarr and CSV. A table yields chunks of columns."""
+"""The readers for NumPy's own files and Zarr. A table yields chunks of columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import math
 import shutil
 import tempfile
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -35,8 +34,11 @@ class SourceTable(Protocol):
     single: bool
     """Whether the data are one bare array."""
 
-    def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
-        """The wanted columns, some rows at a time, from the first row to the last."""
+    def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
+        """The wanted columns, some rows at a time, from the first row to the last.
+
+        With `numbers` anything but numbers raises an error; without, texts and missing values are objects.
+        """
 
 
 @contextlib.contextmanager
@@ -83,7 +85,7 @@ class NpyTable:
             _check_array(dtype, shape, f"the array of {path.name}")
             self._array = np.load(path, mmap_mode="r", allow_pickle=False)
 
-    def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
         """Slices of the mapped file."""
         step = rows_per_chunk(self._array[:1].nbytes)
         for start in range(0, len(self._array), step):
@@ -103,7 +105,7 @@ class NpzTable:
                     self._headers[member.removesuffix(".npy")] = decode_header(file)
         self.names = list(self._headers)
 
-    def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
         """Rows of every wanted array at once: one open stream each."""
         for name in wanted:
             dtype, shape, _ = self._headers[name]
@@ -165,7 +167,7 @@ class ZarrTable:
             self._arrays: dict[str, Any] = {"data": node} if self.single else dict(sorted(node.arrays()))
         self.names = list(self._arrays)
 
-    def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
         """Whole chunks of the store at once, unless they are too large."""
         arrays = {name: self._arrays[name] for name in wanted}
         for name, array in arrays.items():
@@ -202,97 +204,3 @@ def is_sparse(path: Path) -> bool:
     """Whether a `.npz` file is a matrix saved by `scipy.sparse.save_npz`."""
     with reading(path), zipfile.ZipFile(path) as archive:
         return {name.removesuffix(".npy") for name in archive.namelist()} >= _SPARSE
-
-
-CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_CHUNK_VALUES = 1 << 21
-
-
-class CsvTable:
-    """The columns of a CSV file with a header line (without one they are named column0, column1, ...)."""
-
-    single = False
-
-    def __init__(self, path: Path):
-        self.path, self.label = path, path.name
-        self._pandas = require("pandas", "reading CSV files")
-        self._options: dict[str, Any] = {
-            "sep": "\t" if ".tsv" in path.name else ",",
-            "low_memory": False,
-        }
-        if tuple(int(part) for part in self._pandas.__version__.split(".")[:2]) < (3, 1):
-            self._options["float_precision"] = (
-                "round_trip"  # later versions always parse to the nearest double
-            )
-        with reading(path):
-            self.names = [str(name) for name in self._read(nrows=0).columns]
-        if _all_data(self.names):
-            self.names = [f"column{i}" for i in range(len(self.names))]
-            self._options |= {"header": None, "names": self.names}
-            _checks.warn(
-                f"the first line of {self.label} holds numbers, not names. It is read as data, and the columns are "
-                f"named {self.names[0]} to {self.names[-1]}."
-            )
-        elif self.names and all(name.isdigit() for name in self.names):
-            _checks.warn(
-                f"the first line of {self.label} ({self.names[0]} to {self.names[-1]}) is taken to be the names of the "
-                "columns. If it is data, add a line of names before it."
-            )
-
-    def _read(self, **options: Any) -> Any:
-        try:
-            return self._pandas.read_csv(self.path, **self._options, **options)
-        except self._pandas.errors.EmptyDataError as error:
-            raise InvalidValueError(f"{self.path} is empty: there is no header line.") from error
-
-    def chunks(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Some lines at a time. A column may be integers in one chunk and decimals in the next."""
-        size, row = max(1, _CHUNK_VALUES // len(self.names)), 0
-        with reading(self.path):
-            # With `usecols` pandas does not report lines that are too long; without index_col=False it shifts them.
-            reader = self._read(chunksize=size, index_col=False)
-        with reader:
-            while True:
-                with reading(self.path), warnings.catch_warnings():
-                    warnings.simplefilter("error", self._pandas.errors.ParserWarning)
-                    frame = self._next(reader)
-                if frame is None:
-                    break
-                yield {name: self._column(frame[name], name, row) for name in wanted}
-                row += len(frame)
-
-    def _next(self, reader: Any) -> Any:
-        try:
-            return next(reader, None)
-        except self._pandas.errors.ParserWarning as warning:
-            raise ValueError("lines have more fields than the header line") from warning
-
-    def _column(self, column: Any, name: str, row: int) -> np.ndarray:
-        where = f"column `{name}` of {self.label}"
-        if column.dtype.kind not in "fiub":
-            numbers = self._pandas.to_numeric(column, errors="coerce")
-            text = (numbers.isna() & column.notna()).to_numpy()
-            if text.any():
-                first = int(np.argmax(text))
-                raise InvalidTypeError(
-                    f"{where} holds text: {column.iloc[first]!r} at row {row + first} (counted from 0). Encode it as "
-                    "numbers (dates: days since the first one), or omit it with columns={...}."
-                )
-            column = numbers
-        missing = column.isna().to_numpy()
-        if missing.any():
-            raise InvalidValueError(
-                f"{where} has an empty cell or NaN at row {row + int(np.argmax(missing))} (counted from 0; "
-                f"{int(missing.sum())} in this chunk of {len(missing)}). Drop these rows or fill the values first."
-            )
-        return np.asarray(column.to_numpy())
-
-
-def _all_data(names: list[str]) -> bool:
-    """Whether a header line is a row of numbers; 0, 1, 2, ... or 1, 2, 3, ... are names (of pixels)."""
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return False
-    counted = any(names == [str(first + i) for i in range(len(names))] for first in (0, 1))
-    return bool(numbers) and not counted

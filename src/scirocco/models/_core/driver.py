@@ -88,6 +88,8 @@ class Fit:
         """One line: what was chosen, and how long it lasts."""
         if self.length.num_steps is None:
             lasts = f"{self.length.max_seconds:g} s"
+        elif self.program.steps_of is not None:
+            lasts = f"{self.length.num_steps:,} steps"
         else:
             rows, batch = self.program.epoch
             lasts = f"{self.length.num_steps * batch / rows:,.4g} passes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +32,11 @@ class Saved(NamedTuple):
     run: Run
 
 
-def note(name: str, settings: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, str]:
-    """The note of a model: arguments of its constructor, and JSON that its results need."""
-    written = {key: _written(value) for key, value in settings.items()}
+def note(
+    name: str, settings: Mapping[str, Any], told: Mapping[str, Any], values: Sequence[type] = ()
+) -> dict[str, str]:
+    """The note of a model: arguments of its constructor, which may be of the classes `values`, and its JSON."""
+    written = {key: _written(value, values) for key, value in settings.items()}
     return {_NOTE + name: json.dumps({"settings": written, "told": told})}
 
 
@@ -44,8 +46,11 @@ def model_in(record: Record) -> str | None:
     return next(names, None)
 
 
-def read(name: str, words: str, path: Path) -> Saved:
-    """Open the folder of a model: one that was saved, or the store of a fit, finished or not."""
+def read(name: str, words: str, path: Path, values: Sequence[type] = ()) -> Saved:
+    """Open the folder of a model: one that was saved, or the store of a fit, finished or not.
+
+    `values` are the classes that its arguments may have.
+    """
     stored = open_stored(path)
     record, progress = records.read(stored)
     if model_in(record) != name:
@@ -56,7 +61,9 @@ def read(name: str, words: str, path: Path) -> Saved:
             "again later, or resume it."
         )
     noted = json.loads((record.notes or {})[_NOTE + name])
-    settings = {key: _read(value, key) for key, value in noted["settings"].items() if not _is_code(value)}
+    settings = {
+        key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)
+    }
     return Saved(settings, noted["told"], snapshot.fitted(stored.read_state()), loading.load(path))
 
 
@@ -81,7 +88,10 @@ def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
             store.commit(store.read_state() | snapshot.save_fitted(arrays), store.progress)
 
 
-def _written(value: Any) -> Any:
+def _written(value: Any, values: Sequence[type]) -> Any:
+    if type(value) in values:
+        parts: dict[str, Any] = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        return {"value": type(value).__name__, "parts": {key: encode(part) for key, part in parts.items()}}
     if _tree.is_array(value) and value.shape == ():
         value = value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
@@ -94,6 +104,9 @@ def _is_code(written: Any) -> bool:
     return '"unknown":' in json.dumps(written)
 
 
-def _read(written: Any, name: str) -> Any:
+def _read(written: Any, name: str, values: Sequence[type]) -> Any:
+    if isinstance(written, dict) and "value" in written:
+        kind = {kind.__name__: kind for kind in values}[written["value"]]
+        return kind(**{key: decode(part, key) for key, part in written["parts"].items()})
     value = decode(written, name)
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +32,13 @@ def check_length(
     *,
     num_rows: int,
     batch_size: int,
-    first_steps: int = 0,
+    steps_of: Callable[[float], int] | None = None,
     default_epochs: float = _DEFAULT_EPOCHS,
     planned_steps: int | None = None,
 ) -> Length:
-    """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes after `first_steps`.
+    """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes.
+
+    `steps_of` are the steps of a number of passes; by default as many as have the rows in batches of `batch_size`.
 
     Examples
     --------
@@ -57,7 +60,7 @@ def check_length(
         return Length(planned_steps, None)
     epochs = default_epochs if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
-    steps = first_steps + math.ceil(float(epochs) * num_rows / batch_size)
+    steps = math.ceil(float(epochs) * num_rows / batch_size) if steps_of is None else steps_of(float(epochs))
     return Length(max(1, steps), None, num_epochs is None)
 
 

@@ -45,6 +45,8 @@ class FittedModel(Conventions):
     """Settings of papers, by name."""
     CODE: ClassVar[tuple[str, ...]] = ()
     """Arguments with functions or weights of the user, which a file does not have: they are passed to `load`."""
+    VALUES: ClassVar[tuple[type, ...]] = ()
+    """Classes of arguments that a file may contain: dataclasses or named tuples of plain values."""
 
     num_samples: Any
     num_burnin: Any
@@ -122,7 +124,7 @@ class FittedModel(Conventions):
 
         `code` are arguments of the constructor with functions or weights of your own: a file contains no code.
         """
-        saved = files.read(cls.__name__, registry.MODELS[cls.__name__].words, path)
+        saved = files.read(cls.__name__, registry.MODELS[cls.__name__].words, path, cls.VALUES)
         model = cls(**(saved.settings | code))
         model._settle(saved.run, saved.told, saved.arrays)
         return model
@@ -181,7 +183,7 @@ class FittedModel(Conventions):
 
     def _note(self, told: dict[str, Any]) -> dict[str, str]:
         settings = {name: value for name, value in self.get_params().items() if name not in self.CODE}
-        return files.note(type(self).__name__, settings, told)
+        return files.note(type(self).__name__, settings, told, self.VALUES)
 
     def _check_fitted(self) -> None:
         if "run_" not in vars(self):

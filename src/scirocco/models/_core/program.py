@@ -63,6 +63,8 @@ class OwnChains:
         The same, as arrays that are too large for JSON; a store has them when the run has ended.
     epoch
         Rows of a pass and of a step: a step is a pass if they are the same.
+    steps_of
+        The steps of a number of passes, of chains whose steps do not all have as many rows.
     default_epochs
         Passes of a run for which nothing is said.
     first_steps
@@ -85,6 +87,7 @@ class OwnChains:
     told: dict[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     epoch: tuple[int, int] = (1, 1)
+    steps_of: Callable[[float], int] | None = None
     default_epochs: float = 20
     first_steps: int = 0
     capacity: int = 8
@@ -96,12 +99,28 @@ class OwnChains:
         _programs.begin()
         return run_fit(Fit(name, self, asked, self.length(asked, options), note), **_of_session(options))
 
+    def gathered(
+        self, name: str, asked: Asked, kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]]
+    ) -> Run:
+        """The run of chains that the model moved itself, from the draws and statistics `kept[chain][draw]`."""
+        fit = Fit(name, self, asked, Length(None, None), {})
+        record = fit.record(fit.plan_of(len(kept[0]), 0, 1))
+        parts = [
+            {
+                each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept])
+                for each in kept[0][0][part]
+            }
+            for part in (0, 1)
+        ]
+        return Run(parts[0], None, parts[1], record.configuration, record.report, {}, "complete", [])
+
     def length(self, asked: Asked, options: FitOptions) -> Length:
         """The length of the run."""
         return check_length(
             *_lengths(options),
             num_rows=self.epoch[0],
             batch_size=self.epoch[1],
+            steps_of=self.steps_of,
             default_epochs=self.default_epochs,
             planned_steps=asked.planned_steps(self.first_steps),
         )

@@ -21,6 +21,15 @@ class Entry(NamedTuple):
     """Keys of the bibliography."""
     method: str = ""
     """A phrase for the methods section of a paper, if it differs from `words`."""
+    command: str = ""
+    """The words after `scirocco` that fit it, if it has commands of its own: those of its group are in `cli/GROUP.py`."""
+    reads: str = "rows"
+    """What `scirocco predict` reads, if it has none: "rows" of a table, "pairs" of two columns, or "documents"."""
+
+    @property
+    def group(self) -> str:
+        """The group of its commands: the first word."""
+        return self.command.partition(" ")[0]
 
 
 MODELS = {
@@ -30,20 +39,39 @@ MODELS = {
         "a matrix factorisation",
         "salakhutdinov2008 chen2014",
         "Bayesian probabilistic matrix factorisation",
+        reads="pairs",
     ),
-    "CorrelatedTopics": Entry("lda.correlated", "a correlated topic model", "blei2007 blei2003"),
-    "DPMixture": Entry("dp", "a Dirichlet-process mixture", "ferguson1973 neal2000 walker2007 baker2018"),
-    "DynamicTopics": Entry("lda.dynamic", "a dynamic topic model", "blei2006 blei2003"),
+    "CorrelatedTopics": Entry(
+        "lda.correlated", "a correlated topic model", "blei2007 blei2003", reads="documents"
+    ),
+    "DPMixture": Entry(
+        "dp",
+        "a Dirichlet-process mixture",
+        "ferguson1973 neal2000 walker2007 baker2018",
+        command="cluster fit",
+    ),
+    "DynamicTopics": Entry("lda.dynamic", "a dynamic topic model", "blei2006 blei2003", reads="documents"),
     "GLMM": Entry("glmm", "a mixed model", "scirocco", "a generalised linear mixed model"),
     "GaussianMixture": Entry("mixture", "a mixture of normal distributions", "scirocco"),
-    "HMM": Entry("hmm", "a hidden Markov model", "scott2002 aicher2019 baker2018"),
-    "LDA": Entry("lda", "a topic model", "blei2003 baker2018", "latent Dirichlet allocation"),
+    "HMM": Entry("hmm", "a hidden Markov model", "scott2002 aicher2019 baker2018", command="hmm fit"),
+    "LDA": Entry(
+        "lda",
+        "a topic model",
+        "blei2003 baker2018",
+        "latent Dirichlet allocation",
+        command="topics fit",
+        reads="documents",
+    ),
     "LinearRegression": Entry("regression", "a linear regression", "scirocco", "Bayesian linear regression"),
     "LogisticRegression": Entry(
         "regression", "a logistic regression", "baker2019", "Bayesian logistic regression"
     ),
     "MixedMembership": Entry(
-        "graph", "a mixed-membership model", "airoldi2008 ball2011", "a mixed-membership model of a network"
+        "graph",
+        "a mixed-membership model",
+        "airoldi2008 ball2011",
+        "a mixed-membership model of a network",
+        command="network fit --mixed",
     ),
     "NegativeBinomialRegression": Entry(
         "regression",
@@ -58,7 +86,11 @@ MODELS = {
         "regression", "a softmax regression", "baker2019", "Bayesian regression for classes"
     ),
     "StochasticBlockModel": Entry(
-        "graph", "a block model", "holland1983 karrer2011 baker2018", "a stochastic block model"
+        "graph",
+        "a block model",
+        "holland1983 karrer2011 baker2018",
+        "a stochastic block model",
+        command="network fit",
     ),
     "StudentRegression": Entry(
         "regression", "a Student regression", "scirocco", "Bayesian robust regression"

@@ -27,9 +27,10 @@ from scirocco._random import threefry
 from scirocco.diffusions._rounds import normal_quantile, uniforms
 from scirocco.diffusions.variates import gamma_attempts
 from scirocco.errors import InvalidValueError
+from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import CountRows, Rows
-from scirocco.models.dp.settings import Gamma, Settings, first_concentration
+from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.types import Array
 
 _TOO_MANY = 1 << 16
@@ -238,29 +239,27 @@ def _advance(
     return state, done, _sizes(state.labels, state.weights.size)
 
 
-class ArraySlices:
+class ArraySlices(MixtureChain):
     """Labels, sticks and components on the device; initial labels are uniform over `initial_clusters`."""
 
-    def __init__(
-        self, rows: Rows, family: Family[Any], settings: Settings, rng: np.random.Generator, seed: int
-    ):
-        self.family = family
+    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, seed: int, number: int):
+        super().__init__(rows, family, settings, seed, number)
         prior = settings.concentration
         self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0), np.float32)
-        self._words = np.random.SeedSequence(seed).generate_state(2, np.uint32)
+        self._words = np.random.SeedSequence(self.seed).generate_state(2, np.uint32)
         made: Counts | Normals
         if isinstance(rows, CountRows):
             self._order, made = _blocks(rows, family)
         else:
             self._order, made = np.arange(rows.num_rows), _normals(rows, family)
         self._rows = made
-        labels = rng.integers(0, settings.initial_clusters, rows.num_rows).astype(np.int32)
+        labels, _ = self._first_labels(settings.initial_clusters)
         capacity = _enough(rows.num_rows, settings.initial_clusters)
-        self._begin(labels[self._order], first_concentration(prior), capacity)
+        self._place(labels[self._order], self.alpha, capacity)
 
-    def _begin(self, labels: Any, alpha: Any, capacity: int) -> None:
+    def _place(self, labels: Any, alpha: Any, capacity: int) -> None:
         """A state with room for so many components, whose weights and parameters are not drawn yet."""
-        capacity = _power(capacity)
+        capacity, self.alpha = _power(capacity), float(alpha)
         shapes = jax.eval_shape(
             lambda: self._rows.parameters(
                 jnp.zeros(2, jnp.uint32), jnp.zeros(len(labels), jnp.int32), capacity
@@ -274,16 +273,21 @@ class ArraySlices:
         )
         self._sizes = np.bincount(np.asarray(labels), minlength=capacity)
 
-    def advance(self, num_steps: int, step: int) -> None:
-        """Make steps, of which `step` is the number of the first."""
-        end = step + num_steps
-        while step < end:
-            if step and step % _LOOK == 0:
+    def move(self) -> None:
+        """One step."""
+        self.advance(1)
+
+    def advance(self, num_steps: int) -> None:
+        """Make steps, on the device until there are too few components for the next."""
+        end = self.step + num_steps
+        while self.step < end:
+            if self.step and self.step % _LOOK == 0:
                 self._make_smaller()
-            count = min(end, (step // _LOOK + 1) * _LOOK) - step
-            counts = (np.uint32(step), np.int32(count))
+            count = min(end, (self.step // _LOOK + 1) * _LOOK) - self.step
+            counts = (np.uint32(self.step), np.int32(count))
             self._state, done, sizes = _advance(self._rows, self._prior, self._words, self._state, *counts)
-            step, self._sizes = step + int(done), np.asarray(sizes)
+            self.step, self._sizes = self.step + int(done), np.asarray(sizes)
+            self.alpha = float(self._state.alpha)
             if int(done) == count:
                 continue
             capacity = self._state.weights.size
@@ -292,7 +296,7 @@ class ArraySlices:
                     f"the slice sampler needs more than {capacity:,} components, with α = {self.alpha:.3g}: use "
                     'sampler="collapsed", or a prior with a smaller concentration.'
                 )
-            self._begin(self._state.labels, self._state.alpha, 2 * capacity)
+            self._place(self._state.labels, self._state.alpha, 2 * capacity)
 
     def _make_smaller(self) -> None:
         """Drop components that will not be needed; it depends on the state alone, not on how steps are grouped."""
@@ -309,11 +313,6 @@ class ArraySlices:
         out = np.empty(len(self._order), np.int32)
         out[self._order] = np.asarray(self._state.labels)
         return out
-
-    @property
-    def alpha(self) -> float:
-        """The concentration."""
-        return float(self._state.alpha)
 
     @property
     def num_clusters(self) -> int:
@@ -335,13 +334,20 @@ class ArraySlices:
         """Arrays from which `restore` resumes exactly."""
         labels, alpha, weights, parameters = jax.tree.map(np.asarray, self._state)
         named = {f"parameter{place}": part for place, part in enumerate(parameters)}
-        return {"labels": labels, "concentration": alpha[None], "weights": weights, **named}
+        return {
+            "labels": labels,
+            "concentration": alpha[None],
+            "weights": weights,
+            **named,
+            **super().state(),
+        }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state from `state`."""
-        self._begin(state["labels"], float(state["concentration"][0]), len(state["weights"]))
+        self._place(state["labels"], float(state["concentration"][0]), len(state["weights"]))
         parts = tuple(jnp.asarray(state[f"parameter{place}"]) for place in range(len(self._state.parameters)))
         self._state = self._state._replace(weights=jnp.asarray(state["weights"]), parameters=parts)
+        super().restore(state)
 
 
 def _power(number: int) -> int:

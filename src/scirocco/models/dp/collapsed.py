@@ -14,29 +14,32 @@ from typing import Any
 
 import numpy as np
 
+from scirocco.models._core.chain import MixturePurpose
+from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.compiled import collapsed_kernels as kernels
 from scirocco.models.dp.compiled import row_kernels
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import Array, Rows
-from scirocco.models.dp.settings import Settings, first_concentration, given_partition
+from scirocco.models.dp.settings import Settings, given_partition
 
-_SLOTS = 16  # at least
-SETTLED = 20  # passes before the first split or merge: early clusters are similar, and most would be merged
-_SPARSE = 1.25  # labels are renumbered at this many slots per cluster
+_SLOTS = 16
+"""The least number of slots for clusters."""
+_SETTLED = 20
+"""Passes before the first split or merge: early clusters are similar, and most would be merged."""
+_SPARSE = 1.25
+"""Labels are renumbered at this many slots per cluster."""
 
 
-class Collapsed:
+class Collapsed(MixtureChain):
     """Labels of the informative rows, and the cluster statistics derived from them.
 
     Initial labels are uniform over `initial_clusters`.
     """
 
-    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, rng: np.random.Generator):
-        self.family, self.settings = family, settings
+    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, seed: int, number: int):
+        super().__init__(rows, family, settings, seed, number)
         self.data = family.kernel_data(rows)
-        self.alpha = first_concentration(settings.concentration)
-        initial = min(settings.initial_clusters, rows.num_rows)
-        self.labels = rng.integers(0, initial, rows.num_rows).astype(np.int32)
+        self.labels, _ = self._first_labels(min(settings.initial_clusters, rows.num_rows))
         self._members = np.empty(0, np.int64)
         self.moves = np.zeros(2, np.int64)
         """Number of splits and merges proposed and accepted."""
@@ -61,8 +64,14 @@ class Collapsed:
             if old.shape != new.shape:
                 new[..., : old.shape[-1]] = old
 
-    def step(self, batch: Array, seed: tuple[int, int], *, passes: int, pass_ended: bool) -> None:
+    def move(self) -> None:
+        """One step; at the end of a pass, splits and merges are proposed."""
+        number, part = divmod(self.step, self.steps_a_pass)
+        self._move(self.batch(), passes=number, pass_ended=part == self.steps_a_pass - 1)
+
+    def _move(self, batch: Array, *, passes: int, pass_ended: bool) -> None:
         """Draw α, then the labels of a batch of rows; at the end of a pass propose splits and merges."""
+        seed = self.words(0)
         rng = np.random.Generator(np.random.Philox(key=np.array(seed, np.uint64)))
         self.alpha = given_partition(
             rng, self.alpha, self.settings.concentration, self.num_clusters, int(self.clusters[0].sum())
@@ -76,7 +85,7 @@ class Collapsed:
             if self.used + 1 >= len(self._space[0]):
                 self._grow()
         if pass_ended:
-            for _ in range(self.settings.split_merge if passes >= SETTLED else 0):
+            for _ in range(self.settings.split_merge if passes >= _SETTLED else 0):
                 self._split_or_merge(rng, words)
             if self.used > _SPARSE * self.num_clusters + 4:
                 self._renumber()
@@ -117,9 +126,19 @@ class Collapsed:
         self.used = occupied.size
 
     def take_in(self, rows: Rows) -> None:
-        """Add rows, which have no label yet."""
+        """Add rows without labels: one pass over them, and over as many of the earlier rows."""
+        before, self.num_rows = self.num_rows, self.num_rows + rows.num_rows
         self.data = self.family.joined(self.data, self.family.kernel_data(rows))
         self.labels = np.append(self.labels, np.full(rows.num_rows, -1, np.int32))
+        rng = np.random.default_rng(list(self.words(MixturePurpose.REFRESH)))
+        fresh = before + rng.permutation(rows.num_rows)
+        size = self.settings.batch_size
+        for first in range(0, len(fresh), size):
+            new = fresh[first : first + size]
+            for batch in (new, rng.integers(0, before, len(new))):
+                ends = first + size >= len(fresh) and batch is not new
+                self._move(batch, passes=_SETTLED, pass_ended=ends)
+                self.step += 1
 
     @property
     def occupied(self) -> Array:
@@ -146,6 +165,7 @@ class Collapsed:
             "moves": self.moves,
             "slots": np.array([len(self._space[0]), self.used], np.int64),
             **{f"cluster{place}": part for place, part in enumerate(self.clusters)},
+            **super().state(),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
@@ -157,3 +177,4 @@ class Collapsed:
         self._allocate(capacity)
         for place, part in enumerate(self.clusters):
             part[...] = state[f"cluster{place}"]
+        super().restore(state)

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
-from scirocco.models import fits
-from scirocco.models.dp import chain as chains
+from scirocco.models._core.conventions import StepSize
+from scirocco.models._core.device import HOST
+from scirocco.models._core.program import FitOptions, OwnChains
+from scirocco.models._core.view import View
 from scirocco.models.dp import prediction, sharded
 from scirocco.models.dp import settings as given
-from scirocco.models.dp.chain import MixtureChain
+from scirocco.models.dp.arrays import ArraySlices
+from scirocco.models.dp.chain import MixtureChain, fingerprint, spec
+from scirocco.models.dp.collapsed import Collapsed
 from scirocco.models.dp.families import Family, Gaussian, Multinomial
-from scirocco.models.dp.results import Results
+from scirocco.models.dp.results import Results, column_names, reference_rows
 from scirocco.models.dp.rows import Rows, Table
-from scirocco.models.dp.settings import Settings
-from scirocco.models.fits.conventions import StepSize, new_names
-from scirocco.models._core.view import View
+from scirocco.models.dp.settings import Gamma, Settings
+from scirocco.models.dp.slices import Slices
 from scirocco.run.progress import Callback, Report, as_callbacks
 from scirocco.run.result import Run
 
-_DEFAULT_EPOCHS = 100  # at least; small data get more, up to so many labels drawn, at most 1000 epochs
-_DEFAULT_LABELS = 2_000_000
-_FIRST_EPOCHS = 20  # of `partial_fit`, over the rows of its first call
+_LEAST_EPOCHS, _MOST_EPOCHS, _LABELS = 100, 1000, 2_000_000
+"""Default passes: as many as draw this number of labels, within limits."""
+_FIRST_EPOCHS = 20
+"""Passes of `partial_fit` over the rows of its first call."""
 _MANY = 1 << 40
-_JUDGES = 300  # rows used to compare clusters of different draws
+"""Rows of `partial_fit`, whose number is not known."""
 
 
-class DPMixture(fits.Conventions, Results):
+class DPMixture(Results):
     r"""Dirichlet-process mixture: :math:`G ~ DP(α, G_0)`, :math:`θ_i ~ G`, :math:`x_i ~ f(· | θ_i)`; posterior draws.
 
     The number of clusters is neither fixed nor bounded: the chain creates and removes clusters. It stores the labels of
@@ -89,9 +92,11 @@ class DPMixture(fits.Conventions, Results):
         The most probable cluster of each training row.
     concentration_
         Posterior mean of α.
+    n_features_in_, feature_names_in_
+        Number of columns, and their names, if they have any.
     run_
         The run: `run_.draws["weights"]` has the axes (chain, draw, cluster), clusters by decreasing weight, padded with
-        zeros; `run_.stats` has "num_clusters" and "concentration".
+        zeros; `run_.stats` has "num_clusters" and "concentration". After `partial_fit` it has the latest draws.
 
     Examples
     --------
@@ -104,16 +109,16 @@ class DPMixture(fits.Conventions, Results):
     (1, 1, True)
     """
 
-    run_: Run | None
-    _training: Rows
-    """Rows of the last fit."""
-    _online: list[MixtureChain] | None = None
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = given.PRESETS
+    VALUES = (Multinomial, Gaussian, Gamma)
+    ADVICE = (
+        "Chains that found different clusters mix slowly: start with more (initial_clusters), or fit longer "
+        "(num_epochs)."
+    )
+    _online: list[Collapsed] | None = None
     """Chains of `partial_fit`."""
     _latest: list[list[Any]]
 
-    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
-
-    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         base: str | Multinomial | Gaussian = "multinomial",
@@ -132,7 +137,7 @@ class DPMixture(fits.Conventions, Results):
         num_samples: int = 50,
         num_burnin: float = 0.5,
         thin: int | None = None,
-        num_chains: int = 1,
+        num_chains: int = 4,
         seed: int = 0,
         num_threads: int | None = None,
         device: str = "auto",
@@ -160,17 +165,11 @@ class DPMixture(fits.Conventions, Results):
         X: Table,
         y: object = None,
         *,
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
+        names: Sequence[object] | None = None,
         validation: Table | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
         client: object = None,
         num_shards: int | None = None,
+        **options: Unpack[FitOptions],
     ) -> DPMixture:
         """Sample from the posterior given the rows of `X`.
 
@@ -181,6 +180,8 @@ class DPMixture(fits.Conventions, Results):
             empty row of counts carries no information about its cluster and is left out.
         y
             Ignored.
+        names
+            Names of the columns, for reports; by default those of a data frame.
         num_steps, num_epochs, max_seconds
             The length of the run, including burn-in; give at most one of the three. By default `num_samples` times
             `thin` steps after the burn-in if `thin` is given, otherwise 100 passes, up to 1000 for small data.
@@ -206,57 +207,28 @@ class DPMixture(fits.Conventions, Results):
                 raise InvalidValueError(
                     f'device="{self.device}" runs in one process: pass no `client`, or device="cpu".'
                 )
-            settings = dataclasses.replace(settings, device=given.HOST)
-        length = fits.check_length(
-            num_steps,
-            num_epochs,
-            max_seconds,
-            num_rows=rows.num_rows,
-            batch_size=settings.batch_size,
-            default_epochs=min(1000, max(_DEFAULT_EPOCHS, _DEFAULT_LABELS // rows.num_rows)),
-            planned_steps=fits.planned_steps(*self._draws_wanted()),
-        )
-        fit = self._fit(family, everything, rows, settings, length)
-        if store is None:
-            fit.warn_if_large("Reduce `keep_clusters` or `num_samples`, or pass a `store`.")
-
-        def as_stored(was: dict[str, Any]) -> fits.Fit:
-            """A run that was started on the CPU stays there."""
-            if "device" in was or not settings.by_arrays:
-                return asked
-            if self.device != "auto":
-                raise InvalidValueError(
-                    f'the run in {store} was started with the compiled kernels of the CPU: resume it with device="cpu" '
-                    f'or "auto", not "{self.device}".'
-                )
-            on_host = dataclasses.replace(settings, device=given.HOST)
-            return self._fit(family, everything, rows, on_host, length)
-
-        watch = () if validation is None else (_watcher(family, family.rows(validation)),)
-        judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
+            settings = dataclasses.replace(settings, device=HOST)
+        if validation is not None:
+            watch = _watcher(family, family.rows(validation))
+            options["callbacks"] = (*as_callbacks(options.get("callbacks", ())), watch)
+        store, labels = options.get("store"), column_names(X, family.width, names)
         with sharded.labelling_on(client, num_shards, rows, family, settings.sampler, store) as labelling:
-            asked = dataclasses.replace(
-                fit,
-                make_chains=lambda: self._chains(rows, family, settings, labelling),
-                as_stored=as_stored,
-            )
-            run = fits.run_fit(
-                asked,
-                store=store,
-                resume=resume,
-                overwrite=overwrite,
-                callbacks=(*as_callbacks(callbacks), *watch),
-                progress=progress,
-                extra=chains.extra(self.get_params(), family, judges),
-            )
-        if run.draws is None:
-            if run.status == "interrupted":
-                raise KeyboardInterrupt
-            raise InvalidValueError("the run was stopped during burn-in, before its first draw.")
-        self._settle(dict(run.draws), run.stats, family, judges)
-        self._training = everything
-        self.run_ = run
-        self.__dict__.pop("_online", None)
+            program = self._program(family, everything, rows, settings, labels, labelling)
+
+            def as_stored(was: dict[str, Any]) -> OwnChains:
+                """A run that was started on the CPU stays there."""
+                if was["device"] != HOST or not settings.by_arrays:
+                    return program
+                if self.device != "auto":
+                    raise InvalidValueError(
+                        f"the run in {store} was started with the compiled kernels of the CPU: resume it with "
+                        f'device="cpu" or "auto", not "{self.device}".'
+                    )
+                on_host = dataclasses.replace(settings, device=HOST)
+                return self._program(family, everything, rows, on_host, labels, labelling)
+
+            self._run(dataclasses.replace(program, as_stored=as_stored), options)
+        self._training, self._online = everything, None
         return self
 
     def fit_predict(self, X: Table, y: object = None, **options: Any) -> np.ndarray:
@@ -275,101 +247,69 @@ class DPMixture(fits.Conventions, Results):
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit requires sampler="collapsed", got {self.sampler!r}.')
         online = self._online
-        family: Family[Any] = self._family if online is not None else given.base(self.base).resolve(X)
+        family: Family[Any] = given.base(self.base).resolve(X) if online is None else self._family
         new = family.rows(X)
         if online is not None and not family.informative(new).size:
             return self
         rows = self._shuffled(family, new)
-        if online is not None:
-            for chain in online:
-                chain.take_in(rows)
-        else:
-            settings = given.resolve(self.get_params(), family.kind, _MANY)
-            online = self._chains(rows, family, settings)
-            self._online, self._latest = online, [[] for _ in online]
+        asked = self._asked({})
+        settings = given.resolve(self.get_params(), family.kind, _MANY)
+        if online is None:
+            online = [
+                Collapsed(rows, family, settings, self.seed, number) for number in range(asked.num_chains)
+            ]
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
-            self._judges = rows.take(np.arange(min(_JUDGES, rows.num_rows)))
-        kept = _checks.positive_int(self.num_samples, "num_samples")
+            self._latest, judged = [[] for _ in online], rows
+        else:
+            for chain in online:
+                chain.take_in(rows)
+            judged = self._judges
         for chain, latest in zip(online, self._latest, strict=True):
             latest.append(chain.kept())
-            del latest[:-kept]
-        self.run_ = None
-        draws, stats = (
-            {n: np.stack([[kept[part][n] for kept in latest] for latest in self._latest]) for n in names}
-            for part, names in enumerate(self._latest[0][0])
-        )
-        self._settle(draws, stats, family, self._judges)
+            del latest[: -asked.num_samples]
+        program = self._program(family, rows, judged, settings, column_names(X, family.width))
+        program = dataclasses.replace(program, num_rows=online[0].num_rows)
+        run = program.gathered(type(self).__name__, asked, self._latest)
+        self._settle(run, program.told, program.arrays)
+        self._online = online
         return self
 
     def chain(self, X: Table, chain: int = 0) -> MixtureChain:
         """A chain with these settings, to advance yourself; its rows are in a random order."""
         family = given.base(self.base).resolve(X)
         rows = self._shuffled(family, family.rows(X))
-        return MixtureChain(rows, family, self._settings(family, rows), self.seed, chain)
+        return chain_of(rows, family, self._settings(family, rows), self.seed, chain)
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`."""
+    def _view(self, run: Run, **options: Any) -> View:
         from scirocco.models.dp import view
 
         return view.view(self, run, options.get("names"))
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ; clusters are sorted by weight, so cluster k is not the same in all draws."""
-        self._check_fitted()
-        return fits.to_arviz(chains.KIND, self.run_, self._draws, self._stats)
-
-    # -- on disk ------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings and the base measure; no pickles and no code."""
-        self._check_fitted()
-        configuration = {"sampler": self.sampler, "family": self._family.as_json()}
-        extra = chains.extra(self.get_params(), self._family, self._judges)
-        fits.save(chains.KIND, self._draws, self._stats, configuration, extra, path, overwrite)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> DPMixture:
-        """Load a model from `save`, or from the `store` of a fit, finished or not; draws are read when needed."""
-        loaded = fits.load(chains.KIND, path)
-        params, family, judges = chains.opened(loaded.extra)
-        model = cls(**new_names(params, cls._renamed, warn=False))
-        model.run_ = None
-        model._settle(loaded.draws, loaded.stats, family, judges)
-        return model
-
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _fit(
-        self, family: Family[Any], everything: Rows, rows: Rows, settings: Settings, length: fits.Length
-    ) -> fits.Fit:
-        num_samples, num_burnin, thin = self._draws_wanted()
-        return fits.Fit(
-            chains.KIND,
+    def _program(
+        self,
+        family: Family[Any],
+        everything: Rows,
+        rows: Rows,
+        settings: Settings,
+        names: list[str] | None = None,
+        labelling: sharded.Shards | None = None,
+    ) -> OwnChains:
+        """The chains of `rows`: those of `everything` that carry information, in a random order."""
+        num_rows, size = rows.num_rows, settings.batch_size
+        return OwnChains(
+            settings.words,
             {**settings.as_json(), "family": family.as_json()},
-            lambda: chains.fingerprint(family, everything),
-            rows.num_rows,
-            chains.spec(family, settings),
-            lambda: self._chains(rows, family, settings),
-            _checks.positive_int(self.num_chains, "num_chains"),
-            num_samples,
-            _checks.positive_int(self.seed, "seed", minimum=0),
-            length,
-            num_burnin,
-            thin,
-            capacity=8,
-            chosen=settings.words if settings.by_arrays else "",
+            lambda: fingerprint(family, everything),
+            num_rows,
+            spec(family, settings),
+            lambda number: chain_of(rows, family, settings, self.seed, number, labelling),
+            {"family": family.as_json(), "reference": reference_rows(rows), "names": names},
+            epoch=(num_rows, size),
+            default_epochs=min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _LABELS // num_rows)),
         )
-
-    def _draws_wanted(self) -> tuple[int, float, int | None]:
-        """`num_samples`, `num_burnin` and `thin`, checked."""
-        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
-
-    def _chains(
-        self, rows: Rows, family: Family[Any], settings: Settings, labelling: sharded.Shards | None = None
-    ) -> list[MixtureChain]:
-        number = _checks.positive_int(self.num_chains, "num_chains")
-        return [MixtureChain(rows, family, settings, self.seed, chain, labelling) for chain in range(number)]
 
     def _settings(self, family: Family[Any], rows: Rows) -> Settings:
         return given.resolve(self.get_params(), family.kind, rows.num_rows)
@@ -380,6 +320,22 @@ class DPMixture(fits.Conventions, Results):
         if not chosen.size:
             raise InvalidValueError(f"all {rows.num_rows} rows are empty: clusters cannot be estimated.")
         return rows.take(shuffled_numbers(chosen, _checks.positive_int(self.seed, "seed", minimum=0)))
+
+
+def chain_of(
+    rows: Rows,
+    family: Family[Any],
+    settings: Settings,
+    seed: int,
+    number: int,
+    labelling: sharded.Shards | None = None,
+) -> MixtureChain:
+    """The chain with a number, by the sampler of the settings."""
+    if settings.by_arrays:
+        return ArraySlices(rows, family, settings, seed, number)
+    if settings.sampler == "collapsed":
+        return Collapsed(rows, family, settings, seed, number)
+    return Slices(rows, family, settings, seed, number, labelling)
 
 
 def _watcher(family: Family[Any], rows: Rows) -> Callback:

@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scirocco.data.values import Sparse, as_numpy
+from scirocco.data.values import Frame, Sparse, as_numpy
 from scirocco.diagnostics.intervals import central, check_draws, tails_of, widest
-from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.errors import InvalidValueError
+from scirocco.models._core.conventions import not_fitted
+from scirocco.models._core.model import FittedModel
 from scirocco.models.dp import prediction
-from scirocco.models.dp.families import Family
+from scirocco.models.dp.families import Family, GaussianFamily, MultinomialFamily
 from scirocco.models.dp.prediction import ends
-from scirocco.models.dp.rows import Array, Rows, Table
+from scirocco.models.dp.rows import Array, CountRows, RealRows, Rows, Table
+from scirocco.run.encoding import decode, encode
+from scirocco.run.result import Run
 
 _ROWS_AT_ONCE = 32_768
+"""Rows whose densities are in memory at a time."""
 _MOST_NUMBERS = 20_000_000
-_MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 """Largest number of values (draws × clusters × columns) in memory when computing intervals."""
+_MORE_DRAWS = "Fit longer, with more draws (num_samples)"
+"""Advice for too few draws."""
+_REFERENCE_ROWS = 300
+"""Rows used to compare clusters of different draws."""
+_BY_SIZE = 4
+"""Clusters whose weights are compared between chains, by size."""
 
 
-class Results:
+class Cluster(NamedTuple):
+    """A cluster: its label as in `predict`, its weight, and a credible interval of the weight."""
+
+    label: int
+    weight: float
+    low: float
+    high: float
+
+
+class Results(FittedModel):
     """Results computed from the draws (chain, draw, ...), in memory or on disk."""
 
-    _draws: dict[str, Any]
-    _stats: dict[str, Array]
     _family: Family[Any]
     _judges: Rows
     """Rows used to choose the reference draw."""
     _chosen: prediction.Reference | None = None
     n_features_in_: int
+    feature_names_in_: Array
+    """Only if the columns have names."""
 
-    def _settle(
-        self, draws: dict[str, Any], stats: dict[str, Any], family: Family[Any], judges: Rows
-    ) -> None:
-        if not draws["rest"].shape[1]:
-            raise InvalidValueError(
-                "the run has no draw yet: it is in its burn-in, or stopped there. Run it longer."
-            )
-        self._draws, self._stats = draws, {name: np.asarray(value) for name, value in stats.items()}
-        self._family, self._judges, self.n_features_in_ = family, judges, family.width
-        for name in ("_chosen", "_averages", "_labels", "_training"):
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> Mapping[str, Any]:
+        for name in ("_chosen", "_averages", "_labels", "_training", "feature_names_in_"):
             self.__dict__.pop(name, None)
+        self._family, self._judges = _opened(told["family"], told["reference"])
+        self.n_features_in_ = self._family.width
+        if told["names"] is not None:
+            self.feature_names_in_ = np.asarray(told["names"], dtype=object)
+        draws: dict[str, Any] = run.draws
+        return draws
+
+    def _watched(self) -> dict[str, Array]:
+        """Quantities that do not depend on the labels of clusters."""
+        weights = self.draws_["weights"]
+        largest = np.asarray(weights[:, :, :_BY_SIZE])
+        return {
+            "number of clusters": self.stats_["num_clusters"],
+            "concentration": self.stats_["concentration"],
+            **{f"weight of cluster {k + 1} by size": largest[:, :, k] for k in range(largest.shape[2])},
+        }
 
     # -- predictive density -------------------------------------------------------------------------------------------
 
@@ -130,22 +157,22 @@ class Results:
         self._check_fitted()
         return str(self._family.kind)
 
-    @property
-    def draws_(self) -> dict[str, Any]:
-        """The draws of weights and parameters (chain, draw, ...), in memory or on disk; largest cluster first."""
-        self._check_fitted()
-        return self._draws
+    def column_names(self, names: Sequence[object] | None = None) -> list[str]:
+        """The names of the columns for readers: those given, those of the fit, or else numbers."""
+        known = vars(self).get("feature_names_in_") if names is None else names
+        if known is None:
+            return [f"column {k}" for k in range(self.n_features_in_)]
+        return column_names([], self.n_features_in_, known) or []
 
     @property
     def stats_(self) -> dict[str, Array]:
         """Statistics of each draw, (chain, draw): number of clusters that have rows, concentration α, ..."""
         self._check_fitted()
-        return self._stats
+        return {name: np.asarray(values) for name, values in self.run_.stats.items()}
 
     def num_clusters(self, interval: float | None = None) -> Any:
         """Number of clusters that have rows: all draws (chain, draw), or (low, high) of a credible interval."""
-        self._check_fitted()
-        found = self._stats["num_clusters"].astype(int)
+        found = self.stats_["num_clusters"].astype(int)
         if interval is None:
             return found
         return tuple(int(value) for value in self._interval(found, interval))
@@ -153,8 +180,7 @@ class Results:
     @property
     def concentration_(self) -> float:
         """Posterior mean of α."""
-        self._check_fitted()
-        return float(self._stats["concentration"].mean())
+        return float(self.stats_["concentration"].mean())
 
     @property
     def weights_(self) -> Array:
@@ -185,17 +211,15 @@ class Results:
             )
         return self._means()[name]
 
-    def summary(self, interval: float = 0.9) -> list[dict[str, Any]]:
-        """The clusters, largest first: label as in `predict`, weight, and its credible interval."""
+    def clusters(self, interval: float = 0.9) -> list[Cluster]:
+        """The clusters, largest first: label as in `predict`, weight, and its credible interval (low, high)."""
         chosen, shares = self._reference(), []
         for number, translation in enumerate(chosen.translations):
             shares.append(self._weights(number) @ translation)
         low, high = self._interval(np.array(shares), interval)
         mean = np.mean(shares, axis=0)
-        return [
-            {"label": int(r), "weight": float(mean[r]), "low": float(low[r]), "high": float(high[r])}
-            for r in np.argsort(-mean, kind="stable")
-        ]
+        order = np.argsort(-mean, kind="stable")
+        return [Cluster(int(r), float(mean[r]), float(low[r]), float(high[r])) for r in order]
 
     def intervals(
         self, interval: float = 0.9, columns: ArrayLike | None = None
@@ -255,16 +279,16 @@ class Results:
     @property
     def _count(self) -> int:
         """Number of draws in all chains."""
-        chains, draws = self._draws["rest"].shape[:2]
+        chains, draws = self.draws_["rest"].shape[:2]
         return int(chains * draws)
 
     def _draw(self, number: int) -> dict[str, Array]:
-        chain, draw = divmod(number, self._draws["rest"].shape[1])
-        return {name: np.asarray(values[chain, draw]) for name, values in self._draws.items()}
+        chain, draw = divmod(number, self.draws_["rest"].shape[1])
+        return {name: np.asarray(values[chain, draw]) for name, values in self.draws_.items()}
 
     def _weights(self, number: int) -> Array:
-        chain, draw = divmod(number, self._draws["rest"].shape[1])
-        weights = np.asarray(self._draws["weights"][chain, draw], np.float64)
+        chain, draw = divmod(number, self.draws_["rest"].shape[1])
+        weights = np.asarray(self.draws_["weights"][chain, draw], np.float64)
         return weights[: np.count_nonzero(weights)]
 
     def _reference(self) -> prediction.Reference:
@@ -275,6 +299,12 @@ class Results:
 
     def _rows(self, X: Table) -> Rows:
         self._check_fitted()
+        known, names = vars(self).get("feature_names_in_"), column_names(X, None)
+        if known is not None and names is not None and list(known) != names:
+            raise InvalidValueError(
+                f"the columns of `X` begin with {', '.join(names[:5])}, and those of the fit with "
+                f"{', '.join(known[:5])}: pass the same columns in the same order."
+            )
         return self._family.rows(X)
 
     def _rows_or_numbers(self, X: Table) -> Rows:
@@ -289,7 +319,7 @@ class Results:
         self._check_fitted()
         rows = self.__dict__.get("_training")
         if rows is None:
-            raise NotFittedError(
+            raise not_fitted(
                 "the training rows are not available (they are not saved, and partial_fit does not keep their order): "
                 "pass the rows themselves."
             )
@@ -312,11 +342,33 @@ class Results:
         """The interval, or the widest that the draws determine: 0 for a single draw."""
         return widest(self._count, interval)
 
-    def _check_fitted(self) -> None:
-        if "_family" not in self.__dict__ or "_draws" not in self.__dict__:
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
-
 
 def _parts(num_rows: int) -> Iterator[Array]:
     for first in range(0, num_rows, _ROWS_AT_ONCE):
         yield np.arange(first, min(first + _ROWS_AT_ONCE, num_rows))
+
+
+def column_names(X: Table, width: int | None, names: Sequence[object] | None = None) -> list[str] | None:
+    """The names of columns that were passed, or of a data frame whose columns have names."""
+    if names is None and isinstance(X, Frame) and all(isinstance(name, str) for name in X.columns):
+        names = list(X.columns)
+    if names is None:
+        return None
+    if width is not None and len(names) != width:
+        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(names):,}.")
+    return [str(name) for name in names]
+
+
+def reference_rows(rows: Rows) -> dict[str, Any]:
+    """Some rows, as JSON: a stored fit has them from its first step, so that its clusters can be matched."""
+    some = rows.take(np.arange(min(_REFERENCE_ROWS, rows.num_rows)))
+    return {name: encode(value) for name, value in some._asdict().items()}
+
+
+def _opened(family: dict[str, Any], reference: dict[str, Any]) -> tuple[Family[Any], Rows]:
+    """The family and the rows of `reference_rows`."""
+    kind: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in family.items()}
+    parts = {name: decode(value, name) for name, value in reference.items()}
+    if kind.pop("kind") == "multinomial":
+        return MultinomialFamily(**kind), CountRows(**parts)
+    return GaussianFamily(**kind), RealRows(**parts)

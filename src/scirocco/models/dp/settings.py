@@ -10,14 +10,14 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models._core.device import HOST
+from scirocco.models._core.device import resolve as device_of
 from scirocco.models.dp.families import Gaussian, Multinomial
 from scirocco.samplers import schedules
 
 SAMPLERS = ("collapsed", "gibbs", "scir", "scir_cv", "sgrld")
 COUNTS = ("auto", "kept", "estimated")
 ESTIMATING = ("scir", "scir_cv", "sgrld")
-HOST, DEVICES = "cpu", ("auto", "cpu", "gpu", "jax")
-"""The device of compiled kernels; array programs have "jax:" and the name of JAX's backend."""
 _BASES: dict[str, Any] = {"multinomial": Multinomial, "gaussian": Gaussian}
 
 
@@ -40,7 +40,7 @@ class Settings:
     keep_clusters: int
     num_threads: int | None
     device: str = HOST
-    """`HOST`, or "jax:" and a backend."""
+    """See `_core.device`."""
 
     @property
     def by_arrays(self) -> bool:
@@ -55,14 +55,12 @@ class Settings:
             if self.by_arrays
             else "compiled kernels (CPU)"
         )
-        return f'sampler "{self.sampler}", {where}.'
+        return f'sampler "{self.sampler}", {where}'
 
     def as_json(self) -> dict[str, Any]:
         """JSON representation for records."""
         out = dataclasses.asdict(self)
         del out["num_threads"]
-        if not self.by_arrays:  # as before there were others
-            del out["device"]
         prior = self.concentration
         out["concentration"] = list(prior) if isinstance(prior, Gamma) else prior
         for name in ("step_size", "stick_step_size"):
@@ -94,7 +92,8 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         )
     counts = _counts(given, sampler)
     batch = min(_checks.positive_int(given["batch_size"], "batch_size"), num_rows)
-    steps, device = _step_sizes(given, sampler, counts), _device(given)
+    steps = _step_sizes(given, sampler, counts)
+    device = device_of(given["device"], sampler == "gibbs", 'sampler="gibbs"')
     initial = given["initial_clusters"]
     if initial is None:
         usual = (30, 10) if device == HOST else (100, 30)  # more where passes are cheap
@@ -113,29 +112,6 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
         None if given["num_threads"] is None else _checks.positive_int(given["num_threads"], "num_threads"),
         device,
     )
-
-
-def _device(given: dict[str, Any]) -> str:
-    """Where the chains run: an accelerator if there is one and the sampler can use it, else compiled kernels."""
-    wanted, able = given.get("device", HOST), given["sampler"] == "gibbs"
-    _checks.choice(wanted, "device", DEVICES)
-    if wanted == HOST or (wanted == "auto" and not able):
-        return HOST
-    import jax
-
-    backend = jax.default_backend()
-    if wanted == "auto" and backend == "cpu":
-        return HOST
-    if wanted == "gpu" and backend == "cpu":
-        raise InvalidValueError(
-            'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
-            'device="auto".'
-        )
-    if not able:
-        raise InvalidValueError(
-            f'device="{wanted}" requires sampler="gibbs", got sampler="{given["sampler"]}": the others run on the CPU.'
-        )
-    return f"jax:{backend}"
 
 
 def _counts(given: dict[str, Any], sampler: str) -> str:

@@ -18,7 +18,6 @@ have changed since. With kept counts the sums are redrawn before each step: then
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -27,11 +26,13 @@ import numpy as np
 
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
+from scirocco.models._core.chain import MixturePurpose
+from scirocco.models.dp.chain import MixtureChain
 from scirocco.models.dp.compiled import collapsed_kernels, row_kernels
 from scirocco.models.dp.compiled import slice_kernels as kernels
 from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import Array, Rows
-from scirocco.models.dp.settings import Gamma, Settings, first_concentration
+from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.samplers.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
 _TOO_MANY = 1 << 16
 
 
-class Slices:
+class Slices(MixtureChain):
     """Labels of the informative rows, sticks and components.
 
     Initial labels are uniform over `initial_clusters`; sticks and components are from the prior. `labelling` draws the
@@ -54,13 +55,14 @@ class Slices:
         rows: Rows,
         family: Family[Any],
         settings: Settings,
-        rng: np.random.Generator,
+        seed: int,
+        number: int,
         labelling: Shards | None = None,
     ):
-        self.family, self.settings, self._labelling = family, settings, labelling
+        super().__init__(rows, family, settings, seed, number)
+        self._labelling = labelling
         self.data = family.kernel_data(rows)
         self.keeps = settings.counts == "kept"
-        self.alpha = first_concentration(settings.concentration)
         prior = settings.concentration
         self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0))
         self._steps = [
@@ -69,7 +71,7 @@ class Slices:
         ]
         self.num = settings.initial_clusters
         """Number of components up to the last one that has rows."""
-        self.labels = rng.integers(0, self.num, rows.num_rows).astype(np.int32)
+        self.labels, rng = self._first_labels(self.num)
         self._allocate(2 * self.num + 8)
         if self.keeps:
             collapsed_kernels().count_all(self.data, self.labels, self.clusters)
@@ -109,11 +111,12 @@ class Slices:
                     new[..., : old.shape[-1]] = old
         self.sticks[:capacity], self.weights[:capacity] = before[3:]
 
-    def step(
-        self, batch: Array, words: Callable[[int], tuple[int, int]], refresh: Array | None, step_number: int
-    ) -> None:
-        """One step; `words(purpose)` are seeds, `refresh` the rows of a new reference of SCIR-CV, if one is due."""
-        seeds = np.array([words(purpose) for purpose in range(7)], np.uint64)
+    def move(self) -> None:
+        """One step; SCIR-CV takes a new reference if one is due."""
+        batch, refresh = self.batch(), None
+        if self.settings.sampler == "scir_cv" and self.step % self.settings.refresh_every == 0:
+            refresh = self.some_rows(0, self.settings.refresh_size, self.step, MixturePurpose.REFRESH)
+        seeds = np.array([self.words(purpose) for purpose in range(7)], np.uint64)
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
             scale = self.labels.size / batch.size
@@ -123,7 +126,7 @@ class Slices:
                 refresh, self.data, self.labels, self._reference, len(self.weights)
             )
         reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
-        (by_sticks, stick_step), how = (self._method(sizes, step_number) for sizes in self._steps)
+        (by_sticks, stick_step), how = (self._method(sizes) for sizes in self._steps)
         self._move_components(scale, reference, reference_scale, how, seeds[3])
         bounds = np.empty(batch.size)
         self.alpha, rest, lowest = kernels().given_labels(
@@ -167,11 +170,11 @@ class Slices:
         else:
             kernels().move_all_components(*given, coordinates)
 
-    def _method(self, sizes: StepSizes | None, step_number: int) -> tuple[int, float]:
+    def _method(self, sizes: StepSizes | None) -> tuple[int, float]:
         """Method and step size; without a step size, an exact draw."""
         if sizes is None:
             return _METHODS["gibbs"], 1.0
-        return _METHODS[self.settings.sampler], sizes(step_number)
+        return _METHODS[self.settings.sampler], sizes(self.step)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
         if self._labelling is None:
@@ -218,6 +221,7 @@ class Slices:
             "slots": np.array([len(self.weights), self.num], np.int64),
             "sticks": self.sticks,
             **{f"{name}{place}": part for name, some in parts.items() for place, part in enumerate(some)},
+            **super().state(),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
@@ -231,6 +235,7 @@ class Slices:
         for name, some in parts.items():
             for place, part in enumerate(some):
                 part[...] = state[f"{name}{place}"]
+        super().restore(state)
 
 
 # -- step sizes on the host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,43 +19,28 @@ from scirocco.drawing.markup import (
     search,
     tag,
 )
-from scirocco.errors import InvalidValueError
+from scirocco.models._core.view import View, size_of, with_draws
 from scirocco.models.dp.estimator import DPMixture
-from scirocco.models._core.view import View, run_behind, size_of, with_draws
+from scirocco.models.dp.results import Cluster
 from scirocco.run import Run
 
 Profile = tuple[list[str], list[Html], tuple[str, str, str]]
 """Column names, the rows of a table, and its headings."""
 
 _INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
-_BY_SIZE = 4
 
 
-def view(model: DPMixture, run: Run | None, names: Sequence[object] | None = None) -> View:
+def view(model: DPMixture, run: Run, names: Sequence[object] | None = None) -> View:
     """Report of the clusters; diagnostics use quantities that do not depend on the labels."""
-    draws, stats = model.draws_, model.stats_
-    if run is None:
-        run = model.run_ or run_behind(
-            "DPMixture", draws, stats, model.sampler, model.seed, "fitted incrementally"
-        )
-    weights = draws["weights"]
-    kept = min(_BY_SIZE, weights.shape[2])
-    largest = np.asarray(weights[:, :, :kept])
-    told = {
-        "number of clusters": stats["num_clusters"],
-        "concentration": stats["concentration"],
-        "largest weight": largest[:, :, 0],
-        **{f"weight of cluster {k + 1} by size": largest[:, :, k] for k in range(1, kept)},
-    }
     about = (
         "The diagnostics use quantities that do not depend on the labels of clusters: their number, the concentration "
         "and the largest weights. Quantities that are constant over all draws are omitted."
     )
     return View(
         run,
-        f"A mixture of {len(model.weights_)} clusters",
+        f"DPMixture: {len(model.weights_)} clusters",
         size_of(run, "columns", model.n_features_in_),
-        with_draws(run, told),
+        with_draws(run, model._watched()),
         about,
         sections=lambda seen: _sections(model, run, names),
         shows_scores=True,
@@ -64,8 +48,8 @@ def view(model: DPMixture, run: Run | None, names: Sequence[object] | None = Non
 
 
 def _sections(model: DPMixture, run: Run, names: Sequence[object] | None) -> list[Section]:
-    listed = model.summary(model._level(_INTERVAL))
-    columns = _names(names, model.n_features_in_)
+    listed = model.clusters(model._level(_INTERVAL))
+    columns = model.column_names(names)
     found = [
         _numbers(model),
         _weights(listed, model._level(_INTERVAL)),
@@ -73,15 +57,6 @@ def _sections(model: DPMixture, run: Run, names: Sequence[object] | None) -> lis
     ]
     scored = scores(run.scores)
     return found if scored is None else [*found, Section("scores", "Scores", scored)]
-
-
-def _names(names: Sequence[object] | None, width: int) -> list[str]:
-    if names is None:
-        return [f"column {k}" for k in range(width)]
-    given = [str(name) for name in names]
-    if len(given) != width:
-        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(given):,}.")
-    return given
 
 
 def _numbers(model: DPMixture) -> Section:
@@ -105,11 +80,11 @@ def _numbers(model: DPMixture) -> Section:
     )
 
 
-def _weights(listed: Sequence[dict[str, Any]], level: float) -> Section:
+def _weights(listed: Sequence[Cluster], level: float) -> Section:
     shown = listed[:_FOREST]
-    means = np.array([row["weight"] for row in shown])
-    outer = np.array([[row["low"], row["high"]] for row in shown])
-    names = [f"cluster {row['label']}" for row in shown]
+    means = np.array([row.weight for row in shown])
+    outer = np.array([[row.low, row.high] for row in shown])
+    names = [f"cluster {row.label}" for row in shown]
     label = "Weights of the clusters"
     chart = forest(names, means, np.stack([means, means], axis=1), outer, label, Html())
     words = f"Posterior means with the central {level:.0%}; clusters are matched between draws."
@@ -118,10 +93,10 @@ def _weights(listed: Sequence[dict[str, Any]], level: float) -> Section:
     return Section("weights", "Weights", join([paragraph(words), tag("div", chart, class_="charts")]))
 
 
-def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[str], total: int) -> Section:
+def _profiles(model: DPMixture, listed: Sequence[Cluster], columns: list[str], total: int) -> Section:
     counts, level = model.base_ == "multinomial", model._level(_INTERVAL)
     make = _counted(model, columns) if counts else _real(model, columns)
-    cards = [_card(row, place, make(row["label"])) for place, row in enumerate(listed)]
+    cards = [_card(row, place, make(row.label)) for place, row in enumerate(listed)]
     words = (
         "The most probable columns of each cluster. Bar: their mean probability in the cluster, and its ratio to that "
         f"in all rows; thick line: its central {level:.0%}; each cluster has its own axis, from 0."
@@ -141,11 +116,11 @@ def _profiles(model: DPMixture, listed: Sequence[dict[str, Any]], columns: list[
     return Section("profiles", "Profiles", join([paragraph(words), controls, deck]))
 
 
-def _card(row: dict[str, Any], place: int, made: Profile) -> Html:
+def _card(row: Cluster, place: int, made: Profile) -> Html:
     names, rows, heads = made
-    label = row["label"]
+    label = row.label
     head = [tag("th", text, scope="col", class_="num" if k == 1 else None) for k, text in enumerate(heads)]
-    said = f"weight {number(row['weight'], 3)} ({number(row['low'], 3)} to {number(row['high'], 3)})"
+    said = f"weight {number(row.weight, 3)} ({number(row.low, 3)} to {number(row.high, 3)})"
     table = tag(
         "table", tag("thead", tag("tr", *head)), tag("tbody", *rows), aria_label=f"Profile of cluster {label}"
     )

@@ -20,7 +20,7 @@ from scirocco.estimators import SAGA, Context, Estimate, Prepared
 from scirocco.estimators.variance_reduced import TableMemory
 from scirocco.model import Posterior
 from scirocco.models.factorisation.density import TABLES, Compact, RatingSum
-from scirocco.samplers import Gradient, Sampler, Scales
+from scirocco.samplers import Gradient, Known, Mover, Needs, Sampler, Scales
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 PRECISIONS = "precisions"
@@ -49,7 +49,7 @@ class PrecisionNoise(NamedTuple):
 
 
 @pytree_dataclass
-class WithPrecisions(Sampler):
+class WithPrecisions(Mover):
     r"""An inner sampler for the tables, and an exact draw of their precisions after each of its steps.
 
     .. math:: x' = \text{inner step}(x, ĝ(x, λ)), \qquad
@@ -67,21 +67,15 @@ class WithPrecisions(Sampler):
         Parameters of the Gamma prior of the precisions, as in the model.
     """
 
-    inner: Sampler
+    inner: Any
     shape: float = static(default=1.0)
     rate: float = static(default=1.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Sampler):
             raise InvalidTypeError(f"`inner` must be a sampler such as sc.SGLD(1e-4), got {self.inner!r}.")
-        if (
-            self.inner.noise_kind != "none"
-            or self.inner.needs_curvature
-            or self.inner.needs_value
-            or self.inner.needs_auxiliary
-            or self.inner.proposes
-            or self.inner.driven_by != "gradient"
-        ):
+        alone = Needs(mode=self.inner.needs.mode, metric=self.inner.needs.metric)
+        if not isinstance(self.inner, Mover) or self.inner.needs != alone:
             raise InvalidTypeError(
                 f"{type(self.inner).__name__} needs more than the gradient: with BPMF use sc.SGLD, "
                 "sc.LeafScaledSGLD, sc.SGHMC, sc.BAOAB, sc.SGNHT or sc.BADODAB."
@@ -98,9 +92,9 @@ class WithPrecisions(Sampler):
         return self.inner.temperature
 
     @property
-    def step_order(self) -> int:  # type: ignore[override]
-        """The inner sampler's."""
-        return self.inner.step_order
+    def known(self) -> Known:
+        """The inner sampler's unit of the step size."""
+        return Known(step_order=self.inner.known.step_order)
 
     def resolve(self, scales: Scales, params: Params) -> WithPrecisions:
         """A copy with the missing settings of the inner sampler filled in."""

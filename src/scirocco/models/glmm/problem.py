@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from scirocco.models.inputs.formulas import (
     checked_weights,
     column,
     missing_rows,
-    offset_values,
     used_columns,
 )
 from scirocco.models.inputs.tables import float_type
@@ -44,7 +43,7 @@ class Term:
     term: GroupTerm
     design: Design
     levels: np.ndarray
-    """Labels, sorted; of several columns, joined by ":"."""
+    """Labels, sorted; of several columns, tuples of labels."""
     scale: np.ndarray
     """Root mean squares of the columns."""
 
@@ -56,7 +55,7 @@ class Term:
     @classmethod
     def read(cls, written: dict[str, Any]) -> Term:
         """What `written` returned."""
-        levels, scale = np.asarray(written["levels"]), np.asarray(written["scale"])
+        levels, scale = as_labels(written["levels"]), np.asarray(written["scale"])
         return cls(GroupTerm(*written["term"]), Design.read(written["design"]), levels, scale)
 
     @property
@@ -129,15 +128,27 @@ def read_frame(table: Any, parsed: Parsed, weights: str | None, missing: str) ->
 
 
 def level_codes(frame: Any, factor: str) -> tuple[np.ndarray, np.ndarray]:
-    """The levels of a factor in order, and each row's number; combinations of several columns are joined by ":"."""
+    """The levels of a factor in order, and each row's number; combinations of several columns are tuples."""
     names = factor.split(":")
+    labels, codes = label_codes(frame[names[0]].to_numpy(), f"column `{names[0]}`")
     if len(names) == 1:
-        return label_codes(frame[factor].to_numpy(), f"column `{factor}`")
-    parts = [frame[name].to_numpy().astype(str) for name in names]
-    joined = parts[0].astype(object)
-    for part in parts[1:]:
-        joined = joined + ":" + part.astype(object)
-    return label_codes(joined, f"`{factor}`")
+        return labels, codes
+    levels: list[Any] = [(label,) for label in labels.tolist()]
+    for name in names[1:]:
+        others, more = label_codes(frame[name].to_numpy(), f"column `{name}`")
+        pairs, codes = np.unique(codes * np.int64(len(others)) + more, return_inverse=True)
+        last = others.tolist()
+        levels = [(*levels[pair // len(last)], last[pair % len(last)]) for pair in pairs.tolist()]
+    return as_labels(levels), codes.reshape(-1)
+
+
+def as_labels(levels: Sequence[Any]) -> np.ndarray:
+    """Levels as an array; those of several columns, lists in a file, as tuples."""
+    if not any(isinstance(level, (tuple, list)) for level in levels):
+        return np.asarray(levels)
+    found = np.empty(len(levels), object)
+    found[:] = [tuple(level) if isinstance(level, list) else level for level in levels]
+    return found
 
 
 def compose(
@@ -150,11 +161,11 @@ def compose(
             f"the formula {formula!r} has no group term such as (1 | shop): for a model without groups use "
             "sc.models.LinearRegression.from_formula, or another regression."
         )
-    design = Design(parsed.fixed, frame)
+    design = Design(parsed.fixed, frame, offset=parsed.offset)
     x = design.matrix(frame)
     y, trials = response(frame, parsed, family)
     known = FAMILIES[family]
-    offset = offset_values(frame, parsed)
+    offset = design.offset(frame)
     units = _units(x, design.names, y, trials, offset, known)
     dtype = float_type(np.float64)
     arrays: dict[str, np.ndarray] = {"x": ((x - units.mean) / units.deviation).astype(dtype)}

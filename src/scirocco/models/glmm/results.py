@@ -21,7 +21,6 @@ from scirocco.models.inputs.formulas import (
     Design,
     as_frame,
     missing_rows,
-    offset_values,
     parse,
     used_columns,
 )
@@ -135,11 +134,11 @@ class Results(FittedModel):
         factor
             A factor of the formula; by default the only one, or the first.
         levels
-            Some levels of it; by default all.
+            Some levels of it, of `a:b` tuples such as `("north", 3)`; by default all.
         """
         self._check_fitted()
         number, term = self._term(factor)
-        wanted = term.levels if levels is None else np.asarray(levels)
+        wanted = term.levels if levels is None else problem.as_labels(list(levels))
         draws = self._effects(number, self._places(term, wanted, strict=True))
         names = term.design.names
         pandas = require("pandas", "random_effects()")
@@ -158,10 +157,8 @@ class Results(FittedModel):
         """Numbers of levels; -1 for labels that are none."""
         if term.levels.dtype.kind in "US":
             labels = labels.astype(str)
-        elif labels.dtype.kind not in "fiub":
-            labels = np.asarray([label if isinstance(label, (int, float)) else np.nan for label in labels])
-        places = np.clip(np.searchsorted(term.levels, labels), 0, len(term.levels) - 1)
-        places = np.where(term.levels[places] == labels, places, -1)
+        known = {level: number for number, level in enumerate(term.levels.tolist())}
+        places = np.array([known.get(label, -1) for label in labels.tolist()], np.int64)
         if strict and np.any(places < 0):
             unknown = labels[int(np.argmax(places < 0))]
             raise InvalidValueError(f"`{term.name}` has no level {unknown!r} in the data of the fit.")
@@ -274,7 +271,7 @@ class Results(FittedModel):
             rows = slice(begin, begin + size)
             piece = table.iloc[rows]
             eta = self._design.matrix(piece) @ coef["coef"][0].T
-            offset = offset_values(piece, parsed)
+            offset = self._design.offset(piece)
             if offset is not None:
                 eta += offset[:, None]
             for effects, places, design in parts:

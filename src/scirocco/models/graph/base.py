@@ -1,103 +1,54 @@
-"""What all models of networks share: reading the network, running the chains, files."""
+"""What all models of networks share: reading the network, a program of chains, and chains that continue."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.arrays import ArraySource
-from scirocco.errors import InvalidValueError
-from scirocco.models import fits
-from scirocco.models.fits.mixing import warn_if_unmixed
-from scirocco.models.graph.edges import Array, Graph, GraphLike, pair_numbers, read
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models._core.chain import Chain, Spec
+from scirocco.models._core.program import FitOptions, OwnChains, fingerprint
+from scirocco.models.graph.edges import Array, Graph, GraphLike, joined, pair_numbers, read
 from scirocco.models.graph.gibbs import num_batches
+from scirocco.models.graph.inputs import is_empty
 from scirocco.models.graph.links import LinkResults, Nodes
-from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_BATCH, _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 10_000, 100, 4_000, 10**9
+LIKELIHOODS = ("poisson", "bernoulli")
+_BATCH = 10_000
+"""Nodes of a step."""
+_LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 100, 4_000, 10**9
+"""Default passes: as many as visit this number of edges times blocks, within limits."""
 _MOST_DRAWN = 500, 10_000
 """Nodes and edges of a network that is small enough for a picture."""
+_NEW_EPOCHS = 20
+"""Default passes of `partial_fit`."""
 
 
-class Chains(NamedTuple):
-    """The chains of a model, for `fits.Fit`."""
-
-    known: dict[str, Any]
-    """Settings that define the chains, as plain JSON."""
-    spec: fits.Spec
-    make: Any
-    """Makes the chain with a number."""
-    words: str
-    """What was chosen."""
-    poisson: bool
-
-
-class GraphModel(fits.Conventions, LinkResults):
+class GraphModel(LinkResults):
     """A model of a network with chains of its own."""
 
-    _kind: ClassVar[fits.Kind]
-    _watched: ClassVar[tuple[str, ...]]
-    """Draws whose chains are compared."""
-    _advice: ClassVar[str]
-    _presets: ClassVar[dict[str, dict[str, Any]]]
-    """Settings of papers."""
-    directed: bool | None = None
+    directed: bool | None
     batch_size: int | None
-    num_samples: int
-    num_burnin: float
-    thin: int | None
-    num_chains: int
-    seed: int
+    prior: Mapping[str, float] | None
 
-    @classmethod
-    def preset(cls, name: str, number: int = 2, **changes: Any) -> Self:
-        """A model with the settings of a paper, see the page on networks; `number` of blocks or communities.
+    # -- a model writes these -----------------------------------------------------------------------------------------
 
-        `changes` are other arguments.
-        """
-        _checks.choice(name, "preset", tuple(cls._presets))
-        make: Callable[..., Self] = cls
-        return make(number, **{**cls._presets[name], **changes})
-
-    def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
+    def _program(self, graph: Graph, unseen: Array | None) -> OwnChains:
         """The chains of a network; `unseen` are pairs that are not used."""
         raise NotImplementedError
 
-    def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
+    def _in_one_order(self, raw: dict[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Draws (chain, draw, ...) with blocks or communities in the same order in all of them."""
         raise NotImplementedError
 
-    def _compared(self) -> dict[str, Array]:
-        """Draws (chain, draw, ...) whose chains are compared."""
-        return {name: self.draws_[name] for name in self._watched}
-
-    def _settle(self, run: Run, nodes: Nodes) -> None:
-        """Set the results from the draws of a run."""
-        self.__dict__.pop("draws_", None)
-        self.run_, self.nodes_ = run, nodes
-        if run.draws is None or not run.num_draws:
-            return
-        self.draws_ = self._in_one_order({name: np.asarray(values) for name, values in run.draws.items()})
-        self.run_ = dataclasses.replace(run, converted=(self.draws_, self._coordinates()))
-
-    def _coordinates(self) -> dict[str, list[Any]]:
-        """Labels of axes of the draws."""
-        raise NotImplementedError
-
-    @property
-    def _width(self) -> int:
-        """Number of blocks or communities."""
-        raise NotImplementedError
+    # -- and has these ------------------------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -106,14 +57,7 @@ class GraphModel(fits.Conventions, LinkResults):
         *,
         nodes: Any = None,
         held_out: Any = None,
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Sample from the posterior given a network.
 
@@ -138,120 +82,170 @@ class GraphModel(fits.Conventions, LinkResults):
         store, resume, overwrite, callbacks, progress
             As for `sc.sample`.
         """
-        found = read(graph, self.directed, nodes)
-        unseen = None if held_out is None else _unseen(held_out, found)
-        batch = _BATCH if self.batch_size is None else _checks.positive_int(self.batch_size, "batch_size")
-        chains = self._chains(found, unseen, batch)
-        length = fits.check_length(
-            num_steps,
-            num_epochs,
-            max_seconds,
-            num_rows=num_batches(found.num_nodes, batch),
-            batch_size=1,
-            default_epochs=min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _WORK // (len(found.source) * self._width))),
-            planned_steps=fits.planned_steps(*self._draws_wanted()),
-        )
-        fit = self._fit(found, unseen, chains, length)
-        if store is None:
-            fit.warn_if_large("Pass a `store`, or fewer draws (num_samples).")
-        told = Nodes(found.names, found.num_nodes, found.directed, chains.poisson, _to_draw(found))
-        run = fits.run_fit(
-            fit,
-            store=store,
-            resume=resume,
-            overwrite=overwrite,
-            callbacks=as_callbacks(callbacks),
-            progress=progress,
-            extra=self._extra(told),
-        )
-        if run.status == "interrupted" and not run.num_draws:
-            raise KeyboardInterrupt
-        self._settle(dataclasses.replace(run, preparation={"chosen": chains.words}), told)
-        if "draws_" in self.__dict__:
-            warn_if_unmixed(self._compared(), self._kind.words.removeprefix("a "), self._advice)
-        return self
+        network = read(graph, self.directed, nodes)
+        return self._drawn(network, None if held_out is None else _unseen(held_out, network), options)
+
+    def fit_predict(self, graph: GraphLike, y: object = None, **options: Any) -> Array:
+        """The labels of the nodes, `fit(graph, **options).labels_`, in the order of `node_names_`."""
+        labels: Array = self.fit(graph, **options).labels_
+        return labels
 
     def plot(self, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the network with the colours of its blocks if it is small, and the shares of the blocks.
 
         Uncertain nodes have a ring, in the colour of the second block. Save it with `figure.savefig("blocks.pdf")`.
         """
-        from scirocco.models.graph import plotting
+        from scirocco.models.graph import view
 
-        return plotting.plot(self, interval)
-
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ, with the blocks (or communities) of all draws in one order."""
         self._check_fitted()
-        return fits.to_arviz(self._kind, self.run_, self.draws_, dict(self.run_.stats), self._coordinates())
+        return view.plot(self, interval)
 
-    # -- on disk ------------------------------------------------------------------------------------------------------
+    # -- what a fitted model is ---------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings and names of nodes; no pickles and no code."""
-        self._check_fitted()
-        draws = {name: np.asarray(values) for name, values in (self.run_.draws or {}).items()}
-        stats = {name: np.asarray(values) for name, values in self.run_.stats.items()}
-        fits.save(self._kind, draws, stats, {"sampler": "gibbs"}, self._extra(self.nodes_), path, overwrite)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model from `save`, or from the `store` of a fit, finished or not."""
-        from scirocco.run.loading import load
-
-        extra = fits.load(cls._kind, path).extra
-        model = cls(**{name: decode(value, name) for name, value in extra["params"].items()})
-        known = extra["nodes"]
-        names = None if known["names"] is None else tuple(known["names"])
-        model._settle(load(path), Nodes(**(known | {"names": names})))
-        return model
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Array]:
+        names = None if told["names"] is None else tuple(told["names"])
+        self.nodes_ = Nodes(**(told | {"names": names}))
+        raw = {name: np.asarray(values) for name, values in run.draws.items()}
+        return self._in_one_order(raw, arrays)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _extra(self, nodes: Nodes) -> dict[str, Any]:
-        params = {
-            name: encode(value.item() if isinstance(value, np.generic) else value)
-            for name, value in self.get_params().items()
-        }
-        return {
-            "params": params,
-            "nodes": nodes._asdict() | {"names": None if nodes.names is None else list(nodes.names)},
-        }
+    def _drawn(self, graph: Graph, unseen: Array | None, options: FitOptions) -> Self:
+        return self._run(self._program(graph, unseen), options)
 
-    def _draws_wanted(self) -> tuple[int, float, int | None]:
-        """`num_samples`, `num_burnin` and `thin`, checked."""
-        return fits.check_draws(self.num_samples, self.num_burnin, self.thin)
+    def _batch(self) -> int:
+        return _BATCH if self.batch_size is None else _checks.positive_int(self.batch_size, "batch_size")
 
-    def _fit(self, graph: Graph, unseen: Array | None, chains: Chains, length: fits.Length) -> fits.Fit:
-        num_samples, num_burnin, thin = self._draws_wanted()
-        num_chains = _checks.positive_int(self.num_chains, "num_chains")
-        seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        arrays = {"source": graph.source, "target": graph.target, "weight": graph.weight}
-        if unseen is not None and len(unseen):
-            arrays["unseen"] = unseen
+    def _pseudo_counts(self, mean: float, poisson: bool = True) -> tuple[float, float]:
+        """c edges among d pairs that the prior of a rate with this mean is worth."""
+        if self.prior is not None and not isinstance(self.prior, Mapping):
+            raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
+        own = dict(self.prior or {})
+        for name, value in own.items():
+            if name not in ("edges", "pairs"):
+                raise InvalidValueError(f"the prior has no {name!r}. It has edges and pairs.")
+            _checks.positive(value, f"the prior's {name}")
+        edges = float(own.get("edges", 0.5))
+        pairs = float(own.get("pairs", edges / mean))
+        if not poisson and pairs <= edges:
+            raise InvalidValueError(
+                f"the prior must have more pairs than edges, got edges={edges:g} and pairs={pairs:g}."
+            )
+        return edges, pairs
 
-        def make(number: int) -> Any:
-            chain = chains.make(number)
-            if length.max_seconds is not None:  # it is for sampling, not for compiling and short chains
-                chain.advance(0)
-            return chain
-
-        return fits.Fit(
-            self._kind,
-            {"sampler": "gibbs", **chains.known, "directed": graph.directed, "num_nodes": graph.num_nodes},
-            lambda: "-".join(ArraySource({name: part}).fingerprint() for name, part in arrays.items()),
+    def _own_chains(
+        self,
+        graph: Graph,
+        unseen: Array | None,
+        words: str,
+        settings: dict[str, Any],
+        spec: Spec,
+        make: Callable[[int], Chain],
+        *,
+        width: int,
+        poisson: bool,
+        arrays: Mapping[str, Array] | None = None,
+    ) -> OwnChains:
+        """The program of these chains; `width` is the number of blocks for which a pass is counted."""
+        edges = {"source": graph.source, "target": graph.target, "weight": graph.weight}
+        hidden = np.empty((0, 2), np.int64) if unseen is None else unseen
+        nodes = Nodes(graph.names, graph.num_nodes, graph.directed, poisson, _to_draw(graph))
+        return OwnChains(
+            words,
+            {"sampler": "gibbs", **settings, "directed": graph.directed, "num_nodes": graph.num_nodes},
+            lambda: fingerprint({**edges, "unseen": hidden}),
             len(graph.source),
-            chains.spec,
-            lambda: [make(number) for number in range(num_chains)],
-            num_chains,
-            num_samples,
-            seed,
-            length,
-            num_burnin,
-            thin,
+            spec,
+            make,
+            nodes._asdict(),
+            arrays or {},
+            epoch=(num_batches(graph.num_nodes, self._batch()), 1),
+            default_epochs=min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _WORK // (len(graph.source) * width))),
             capacity=8 if graph.num_nodes < 10_000 else 1,
-            chosen=f"{self._kind.name}: {chains.words}",
         )
+
+
+class Former(NamedTuple):
+    """Where chains continue."""
+
+    draws: dict[str, Array]
+    """The last draw of each chain."""
+    calls: int
+    """Calls of `partial_fit` so far."""
+
+    def seed(self, seed: int) -> int:
+        """The seed of the chains that continue."""
+        return int(np.random.SeedSequence([seed, self.calls]).generate_state(1)[0])
+
+    def of(self, number: int) -> dict[str, Array]:
+        """The draw from which a chain continues."""
+        return {name: values[number % len(values)] for name, values in self.draws.items()}
+
+    def memberships(self) -> Array:
+        """Mean memberships (nodes, communities) in these draws."""
+        weights = self.draws["weights"]
+        mean: Array = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
+        return mean
+
+
+class Growing(GraphModel):
+    """A model of a network whose chains continue with more edges, from their last draws."""
+
+    _network: tuple[Graph, Array | None] | None = None
+    """The network that was fitted, and its pairs that are not used."""
+    _calls = 0
+    """Calls of `partial_fit` since `fit`."""
+
+    def _program(self, graph: Graph, unseen: Array | None, former: Former | None = None) -> OwnChains:
+        raise NotImplementedError
+
+    def _drawn(
+        self, graph: Graph, unseen: Array | None, options: FitOptions, former: Former | None = None
+    ) -> Self:
+        self._run(self._program(graph, unseen, former), options)
+        self._network, self._calls = (graph, unseen), 0 if former is None else former.calls
+        return self
+
+    def partial_fit(
+        self,
+        edges: GraphLike,
+        y: object = None,
+        *,
+        nodes: Any = None,
+        num_epochs: float = _NEW_EPOCHS,
+        progress: bool = False,
+    ) -> Self:
+        """Add edges, and nodes, to the network, and continue the chains.
+
+        The edges are added to those of earlier calls, which are stored. Each chain continues from its last draw, in
+        which new nodes have the memberships of their neighbours, with `num_epochs` passes over the network; the draws
+        after the burn-in replace the earlier ones. The first call is `fit` with its own length. Edges without weights
+        that are known already are dropped, weights are added. An edge between nodes that were known is new
+        information: before, the pair counted as one without an edge.
+
+        Parameters
+        ----------
+        edges
+            As for `fit`.
+        y
+            Ignored.
+        nodes
+            The names of all new nodes, if some have no edge.
+        num_epochs, progress
+            As for `fit`.
+        """
+        if "run_" not in vars(self):
+            return self.fit(edges, nodes=nodes, progress=progress)
+        if self._network is None:
+            raise InvalidValueError(
+                "the network of this model is not available (edges are not saved): call fit with all edges first."
+            )
+        if is_empty(edges):
+            return self
+        before, unseen = self._network
+        whole = joined(before, read(edges, before.directed, nodes))  # nodes keep their numbers
+        former = Former({name: values[:, -1] for name, values in self.draws_.items()}, self._calls + 1)
+        return self._drawn(whole, unseen, {"num_epochs": num_epochs, "progress": progress}, former)
 
 
 def _to_draw(graph: Graph) -> list[list[int]] | None:

@@ -6,6 +6,8 @@ there are no weights; weights of the same pair are added. Weights are whole numb
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,8 @@ from scirocco.models.graph.inputs import GraphLike as GraphLike
 from scirocco.models.graph.inputs import Raw, raw_edges
 
 _MOST_WEIGHT = 2**31
+_MOST_EXACT = 2**53
+"""From here on double precision does not hold all whole numbers."""
 
 
 class Graph(NamedTuple):
@@ -70,11 +74,12 @@ def joined(first: Graph, second: Graph) -> Graph:
     """Both networks as one; the nodes of the first keep their numbers, new ones follow."""
     names = list(first.names or range(first.num_nodes))
     place = {name: number for number, name in enumerate(names)}
-    for name in second.names or range(second.num_nodes):
+    others = _resolved(second.names or range(second.num_nodes), place)
+    for name in others:
         if name not in place:
             place[name] = len(names)
             names.append(name)
-    numbers = np.array([place[name] for name in second.names or range(second.num_nodes)], np.int64)
+    numbers = np.array([place[name] for name in others], np.int64)
     source = np.concatenate([first.source, numbers[second.source]])
     target = np.concatenate([first.target, numbers[second.target]])
     counted = first.has_weights or second.has_weights
@@ -109,12 +114,18 @@ def _plain(name: Any, where: str) -> Any:
 
 def _ends(values: Array, which: str) -> Array:
     """Ends of edges as int64 or as objects that are str and int."""
-    if values.dtype.kind in "iu":
+    if values.dtype.kind in "iu" and (values.dtype != np.uint64 or not np.any(values >= 2**63)):
         return values.astype(np.int64)
     if values.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             raise InvalidValueError(f"the {which} of edge {bad[0]} is missing ({values[bad[0]]}).")
+        large = np.flatnonzero(np.abs(values) >= _MOST_EXACT)
+        if large.size:
+            raise InvalidValueError(
+                f"the {which} of edge {large[0]} is {values[large[0]]:.17g} in a column of {values.dtype}, which does "
+                "not hold all whole numbers of this size: different nodes may have become one. Pass integers or texts."
+            )
         if np.all(values == np.floor(values)):
             return values.astype(np.int64)
     out = np.empty(len(values), object)
@@ -132,7 +143,9 @@ def _numbered(raw: Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[An
         ends = inverse.reshape(-1)
     else:
         both = [*source.tolist(), *target.tolist()]
-        names = list(dict.fromkeys(both)) if known is None else [_plain(name, "the nodes") for name in known]
+        names = [] if known is None else [_plain(name, "the nodes") for name in known]
+        both, names = _of_one_type(both, names, raw)
+        names = list(dict.fromkeys(both)) if known is None else names
         place = {name: number for number, name in enumerate(names)}
         if len(place) < len(names):
             twice = next(name for number, name in enumerate(names) if place[name] != number)
@@ -145,6 +158,37 @@ def _numbered(raw: Raw, known: list[Any] | None) -> tuple[Array, Array, tuple[An
     plain = names == list(range(total))
     half = len(source)
     return ends[:half], ends[half:], None if plain else tuple(names), total
+
+
+def _of_one_type(both: list[Any], names: list[Any], raw: Raw) -> tuple[list[Any], list[Any]]:
+    """The names of ends and of nodes: 1 and "1" are one node of a table; in Python's lists they are two."""
+    if not raw.is_table or not any(isinstance(name, str) for name in chain(both, names)):
+        return both, names
+    if any(part.dtype.kind == "f" for part in (raw.source, raw.target)):
+        raise InvalidTypeError(
+            "one column of edges has decimal numbers, the other texts: write the names of nodes in one way."
+        )
+    return list(map(str, both)), list(map(str, names))
+
+
+def _resolved(names: Sequence[Any], place: Mapping[Any, int]) -> list[Any]:
+    """Names as those of a network: a number that it does not have is the text, and the other way round."""
+    texts = all(isinstance(name, str) for name in place)
+    found = list[Any]()
+    for name in names:
+        other = str(name) if not isinstance(name, str) else _as_whole(name)
+        found.append(
+            other if name not in place and (other in place or (texts and name is not other)) else name
+        )
+    return found
+
+
+def _as_whole(name: str) -> Any:
+    """The whole number that a text is; the text if it is none."""
+    try:
+        return int(name) if str(int(name)) == name else name
+    except ValueError:
+        return name
 
 
 def _weights(weight: Array | None, count: int) -> Array | None:
@@ -230,6 +274,8 @@ def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> A
     out = np.empty((len(ends[0]), 2), np.int64)
     for column, values in enumerate(ends):
         if place is None:
+            if values.dtype == object:
+                values = np.array([*map(_as_whole, map(str, values.tolist())), None], object)[:-1]
             bad = [v for v in values.tolist() if not isinstance(v, int) or not 0 <= v < num_nodes]
             if bad:
                 raise InvalidValueError(
@@ -237,7 +283,7 @@ def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> A
                 )
             out[:, column] = values
         else:
-            given = values.tolist()
+            given = _resolved(values.tolist(), place)
             absent = next((name for name in given if name not in place), None)
             if absent is not None:
                 raise InvalidValueError(f"there is no node {absent!r} in the network that was fitted.")

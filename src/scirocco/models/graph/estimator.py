@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models import fits
-from scirocco.models.graph.base import Chains, GraphModel
+from scirocco.models._core.chain import Spec
+from scirocco.models._core.program import FitOptions, OwnChains
+from scirocco.models._core.view import View
+from scirocco.models.graph.base import LIKELIHOODS
 from scirocco.models.graph.edges import Array, Graph
 from scirocco.models.graph.gibbs import BlockChain, Network, Prior, network, num_batches
 from scirocco.models.graph.results import Results
 from scirocco.models.graph.starts import Starts
-from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
-LIKELIHOODS = ("poisson", "bernoulli")
 STATS = ("log_joint", "num_blocks", "splits", "passes")
+"""Statistics of a draw."""
 _LEAST_DRAWN, _TYPICAL, _MOST_DRAWN = 16, 30, 200
+"""Limits of the number of blocks if it is drawn, and the number for which a pass is counted."""
 _MOST_BLOCKS, _MOST_STARTS, _START_WORK = 2_000, 1_000, 5 * 10**6
+"""Most blocks and short chains; by default as many short chains as visit this number of edges times blocks."""
+_MOST_WATCHED = 30
+"""Blocks up to which all rates are compared between chains; of more, those inside blocks."""
 
 
-class StochasticBlockModel(Results, GraphModel):
+class StochasticBlockModel(Results):
     r"""Stochastic block model: nodes of a block link in the same way; posterior draws.
 
     Node i is in block :math:`z_i`, and the edges of a pair are :math:`A_{ij} ~ Poisson(θ_i θ_j ω_{z_i z_j})`
@@ -89,18 +94,16 @@ class StochasticBlockModel(Results, GraphModel):
     array([1., 0.])
     """
 
-    _kind: ClassVar[fits.Kind] = fits.Kind("StochasticBlockModel", "a block model", "block_model")
-    _watched: ClassVar[tuple[str, ...]] = ("block_matrix", "shares")
-    _advice: ClassVar[str] = (
+    ADVICE = (
         "Chains that found different blocks rarely mix: use fewer blocks, raise `num_starts`, or a longer fit "
         "(num_epochs). `co_membership` and `predict_proba` average over all of them."
     )
-    _estimator_type: ClassVar[str | None] = "clusterer"
-    _presets: ClassVar[dict[str, dict[str, Any]]] = {
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "holland1983": {"degree_corrected": False},
         "nowicki2001": {"degree_corrected": False, "directed": True},
         "karrer2011": {"degree_corrected": True},
     }
+    _estimator_type: ClassVar[str | None] = "clusterer"
 
     def __init__(
         self,
@@ -126,26 +129,58 @@ class StochasticBlockModel(Results, GraphModel):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`."""
-        from scirocco.models.graph import view
+    def _program(self, graph: Graph, unseen: Array | None) -> OwnChains:
+        prior, batch = self._prior(graph), self._batch()
+        net = network(graph, prior, unseen)
+        seed = _checks.positive_int(self.seed, "seed", minimum=0)
+        num_starts = self._starts(graph, self._width)
+        starts = Starts(prior, net, num_starts, seed)
+        return self._own_chains(
+            graph,
+            unseen,
+            _words(graph, prior, batch, num_starts),
+            {**prior._asdict(), "batch_size": batch, "num_starts": num_starts},
+            _spec(prior, net),
+            lambda number: BlockChain(prior, net, starts, batch, seed, number),
+            width=self._width,
+            poisson=prior.poisson,
+        )
 
-        return view.view(self, run)
-
-    # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _compared(self) -> dict[str, Array]:
-        if self.num_blocks is not None:
-            return super()._compared()
-        always = (self.draws_["shares"] > 0).all(axis=(0, 1))  # others are not in all draws
-        number = np.asarray(self.run_.stats["num_blocks"])
-        most = self._most(self.nodes_.num_nodes)
-        if number.max() == most < self.nodes_.num_nodes:
+    def _drawn(self, graph: Graph, unseen: Array | None, options: FitOptions) -> Self:
+        super()._drawn(graph, unseen, options)
+        most = self._most(graph.num_nodes)
+        if self.num_blocks is None and self.run_.stats["num_blocks"][...].max() == most < graph.num_nodes:
             _checks.warn(
                 f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`."
             )
-        found = {name: values[:, :, always] for name, values in super()._compared().items()}
-        return found | {"block_matrix": found["block_matrix"][..., always], "num_blocks": number}
+        return self
+
+    # -- what a fitted model is ---------------------------------------------------------------------------------------
+
+    def _watched(self) -> dict[str, Array]:
+        """Shares and rates of the blocks that are in all draws, and what does not depend on blocks."""
+        always = (self.draws_["shares"] > 0).all(axis=(0, 1))
+        matrix = self.draws_["block_matrix"][:, :, always][..., always]
+        rates = (
+            {"block_matrix": matrix}
+            if matrix.shape[-1] <= _MOST_WATCHED
+            else {"inside": np.diagonal(matrix, axis1=-2, axis2=-1)}
+        )
+        stats = {name: np.asarray(self.run_.stats[name]) for name in ("num_blocks", "log_joint")}
+        number = {"number of blocks": stats["num_blocks"]} if self.num_blocks is None else {}
+        return {
+            "shares": self.draws_["shares"][:, :, always],
+            **rates,
+            **number,
+            "log joint density": stats["log_joint"],
+        }
+
+    def _view(self, run: Run, **options: Any) -> View:
+        from scirocco.models.graph import view
+
+        return view.of_blocks(self, run)
+
+    # -- settings -----------------------------------------------------------------------------------------------------
 
     def _prior(self, graph: Graph) -> Prior:
         num = self._most(graph.num_nodes)
@@ -173,7 +208,8 @@ class StochasticBlockModel(Results, GraphModel):
             )
         if not poisson and graph.has_weights:
             raise InvalidValueError('the network has weights above 1, which require likelihood="poisson".')
-        edges, pairs = self._pseudo_counts(graph, poisson)
+        density = float(graph.weight.sum()) / graph.num_pairs
+        edges, pairs = self._pseudo_counts(density if poisson else min(density, 0.5), poisson)
         shape, process = float(self.propensity), self.num_blocks is None
         return Prior(num, poisson, corrected, float(self.concentration), edges, pairs, shape, process)
 
@@ -182,23 +218,6 @@ class StochasticBlockModel(Results, GraphModel):
         if self.num_blocks is not None:
             return _checks.positive_int(self.num_blocks, "num_blocks")
         return min(num_nodes, max(_LEAST_DRAWN, min(_MOST_DRAWN, math.ceil(2 * math.sqrt(num_nodes)))))
-
-    def _pseudo_counts(self, graph: Graph, poisson: bool) -> tuple[float, float]:
-        if self.prior is not None and not isinstance(self.prior, Mapping):
-            raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
-        known = dict(self.prior or {})
-        for name in known:
-            if name not in ("edges", "pairs"):
-                raise InvalidValueError(f"the prior has no {name!r}. It has edges and pairs.")
-            _checks.positive(known[name], f"the prior's {name}")
-        edges = float(known.get("edges", 0.5))
-        density = float(graph.weight.sum()) / graph.num_pairs
-        pairs = float(known.get("pairs", edges / (density if poisson else min(density, 0.5))))
-        if not poisson and pairs <= edges:
-            raise InvalidValueError(
-                f"the prior must have more pairs than edges, got edges={edges:g} and pairs={pairs:g}."
-            )
-        return edges, pairs
 
     def _starts(self, graph: Graph, num: int) -> int:
         if self.num_starts is None:
@@ -211,22 +230,6 @@ class StochasticBlockModel(Results, GraphModel):
     @property
     def _width(self) -> int:
         return _TYPICAL if self.num_blocks is None else int(self.num_blocks)
-
-    def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
-        prior = self._prior(graph)
-        net = network(graph, prior, unseen)
-        seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        num_starts = self._starts(graph, self._width)
-        starts = Starts(prior, net, num_starts, seed)
-        known = {**prior._asdict(), "batch_size": batch, "num_starts": num_starts}
-        words = _words(graph, prior, batch, num_starts)
-        return Chains(
-            known,
-            _spec(prior, net),
-            lambda number: BlockChain(prior, net, starts, batch, seed, number),
-            words,
-            prior.poisson,
-        )
 
 
 def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:
@@ -244,7 +247,7 @@ def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:
     )
 
 
-def _spec(prior: Prior, net: Network) -> fits.Spec:
+def _spec(prior: Prior, net: Network) -> Spec:
     num = prior.num_blocks
     draws = {
         "blocks": jax.ShapeDtypeStruct((net.num_nodes,), np.int16),
@@ -253,4 +256,4 @@ def _spec(prior: Prior, net: Network) -> fits.Spec:
     }
     if prior.corrected:
         draws["propensities"] = jax.ShapeDtypeStruct(net.degrees.shape, np.float32)
-    return fits.Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in STATS})
+    return Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in STATS})

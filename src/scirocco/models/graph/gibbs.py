@@ -21,10 +21,9 @@ import numpy as np
 from scipy.special import betaln, gammaln
 
 from scirocco import _extras
-from scirocco.models.fits.chains import BlockPurpose
+from scirocco.models._core.chain import BlockPurpose, Chain
 from scirocco.models.graph.edges import Array, Graph
 
-_STREAMS = 16  # purposes of random numbers in a step
 _LEAST = 1e-300
 _RUN = 64  # nodes in a row of memory
 _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
@@ -375,65 +374,63 @@ def generator(words: tuple[int, int]) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
 
 
-class NodeChain:
-    """What chains of networks have in common: passes over all nodes in batches, and streams of random numbers."""
+class NodeChain(Chain):
+    """A chain of a network: passes over all nodes in batches."""
 
-    def __init__(self, net: Network, batch_size: int, seed: int, chain: int):
-        self.seed = int(np.random.SeedSequence([seed, chain]).generate_state(1, np.uint64)[0] >> 1)
-        self.net, self.number = net, 0
+    def __init__(self, net: Network, batch_size: int, seed: int, number: int):
+        super().__init__(seed, number)
+        self.net = net
         self.batches = num_batches(net.num_nodes, batch_size)
         self._pass: tuple[int, list[Array]] | None = None
 
     def _batch(self) -> tuple[Array, int]:
         """The nodes of this step, and its place in the pass."""
-        number, place = divmod(self.number, self.batches)
+        number, place = divmod(self.step, self.batches)
         if self._pass is None or self._pass[0] != number:
-            rng = np.random.default_rng([self.seed, number * _STREAMS + BlockPurpose.ORDER])
+            rng = np.random.default_rng([self.seed, (number << self.PURPOSE_BITS) + BlockPurpose.ORDER])
             self._pass = (number, batches_of(rng, self.net.num_nodes, self.batches))
         return self._pass[1][place], place
 
-    def _words(self, purpose: int) -> tuple[int, int]:
-        """The seed of a stream of this step."""
-        return self.seed, self.number * _STREAMS + purpose
-
 
 class BlockChain(NodeChain):
-    """One chain, see `fits.Chain`: a step draws the blocks of a batch of nodes, then the block matrix."""
+    """One chain: a step draws the blocks of a batch of nodes, then the block matrix."""
 
-    def __init__(self, prior: Prior, net: Network, starts: Any, batch_size: int, seed: int, chain: int):
-        super().__init__(net, batch_size, seed, chain)
+    STATE = ("rates", "splits")
+
+    def __init__(self, prior: Prior, net: Network, starts: Any, batch_size: int, seed: int, number: int):
+        super().__init__(net, batch_size, seed, number)
         self.prior, self.starts = prior, starts
         self.blocks: Blocks | None = None
         self.rates = np.empty((0, 0))
         self.proposals = int(np.clip(min(prior.num_blocks, net.num_nodes // 10), 2, _SPLITS))  # in a pass
         self.splits = np.zeros(2, np.int64)  # proposed and accepted
 
-    def advance(self, num_steps: int) -> None:
-        """Make steps."""
-        if self.blocks is None:  # here, not in the constructor: chains run in parallel threads
-            self.blocks, self.rates = self.starts.begin(self.seed)
-        for _ in range(num_steps):
-            nodes, place = self._batch()
-            self.blocks.move(nodes, self.rates, self._words(BlockPurpose.BLOCKS))
-            self.blocks.impute(nodes, self.rates, self._words(BlockPurpose.UNSEEN))
-            self._split(place)
-            self.rates = self.blocks.draw(generator(self._words(BlockPurpose.MATRIX)))
-            self.number += 1
+    def begin(self) -> None:
+        """Start from the best of several short chains."""
+        self.blocks, self.rates = self.starts.begin(self.seed)
 
-    def _split(self, place: int) -> None:
+    def move(self) -> None:
+        """The blocks of a batch of nodes, splits and merges, the block matrix."""
+        assert self.blocks is not None
+        nodes, place = self._batch()
+        self.blocks.move(nodes, self.rates, self.words(BlockPurpose.BLOCKS))
+        self.blocks.impute(nodes, self.rates, self.words(BlockPurpose.UNSEEN))
+        self._split(self.blocks, place)
+        self.rates = self.blocks.draw(generator(self.words(BlockPurpose.MATRIX)))
+
+    def _split(self, blocks: Blocks, place: int) -> None:
         """Propose splits and merges: so many per pass, spread over its steps."""
         count = (place + 1) * self.proposals // self.batches - place * self.proposals // self.batches
-        first, second = self._words(BlockPurpose.SPLITS)
-        assert self.blocks is not None
+        first, second = self.words(BlockPurpose.SPLITS)
         for number in range(count):
             words = (first ^ (number << 32), second)
-            self.splits += (1, self.blocks.split(self.starts.rows, words))
+            self.splits += (1, blocks.split(self.starts.rows, words))
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Blocks, their shares, the block matrix, propensities, and statistics."""
         blocks = self.blocks
         assert blocks is not None
-        rng = generator(self._words(BlockPurpose.DRAW))
+        rng = generator(self.words(BlockPurpose.DRAW))
         shares = blocks.shares(rng)
         draws = {"blocks": blocks.z.copy(), "shares": shares, "block_matrix": self.rates}
         if self.prior.corrected:
@@ -442,25 +439,19 @@ class BlockChain(NodeChain):
             "log_joint": blocks.log_joint(),
             "num_blocks": float(len(blocks.occupied)),
             "splits": self.splits[1] / max(1, self.splits[0]),
-            "passes": self.number / self.batches,
+            "passes": self.step / self.batches,
         }
         return draws, stats
 
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
         assert self.blocks is not None
-        return {
-            "blocks": self.blocks.z,
-            "counts": self.blocks.counts,
-            "block_matrix": self.rates,
-            "steps": np.array([self.number, *self.splits], np.int64),
-        }
+        return {"blocks": self.blocks.z, "counts": self.blocks.counts, **super().state()}
 
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
+        super().restore(state)
         self.blocks = Blocks(self.prior, self.net, state["blocks"], state["counts"])
-        self.rates, self.number = np.array(state["block_matrix"]), int(state["steps"][0])
-        self.splits = np.array(state["steps"][1:], np.int64)
 
 
 def num_batches(num_nodes: int, batch_size: int) -> int:

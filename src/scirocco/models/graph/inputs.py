@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
-from scirocco.data.values import Frame, Sparse, as_csr, as_numpy
+from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.files import read_table
 
@@ -66,6 +66,8 @@ class Raw(NamedTuple):
     nodes: list[Any] | None
     """All nodes, if the input says so."""
     directed: bool
+    is_table: bool = False
+    """Whether ends are columns of a table: if one of them has a text, all names are texts."""
 
 
 def raw_edges(graph: Any) -> Raw:
@@ -81,9 +83,10 @@ def raw_edges(graph: Any) -> Raw:
         return _networkx(graph)
     if isinstance(graph, Iterator):
         return _batches(graph)
-    if isinstance(graph, Frame):
-        columns = [as_numpy(graph[name], f"column {name!r}") for name in graph.columns]
-        return _columns(columns)
+    if (named := named_columns(graph)) is not None or isinstance(graph, Frame):
+        columns = {name: graph[name] for name in graph.columns} if named is None else named
+        parts = [as_numpy(column, f"column {name!r}") for name, column in columns.items()]
+        return _columns(parts)._replace(is_table=True)
     if isinstance(
         graph, (list, tuple)
     ):  # pairs of any names: NumPy would make texts of mixed numbers and texts
@@ -123,8 +126,13 @@ def _like_adjacency(array: Array) -> bool:
 
 def _listed(column: Sequence[Any]) -> Array:
     """A column of a list of edges; names of several types stay what they are."""
-    if len({str if isinstance(value, str) else float for value in column}) == 1:
+    types = {type(value) for value in column}
+    if types == {str}:
         return as_numpy(list(column), "the edges")
+    if all(issubclass(each, (int, np.integer)) and each is not bool for each in types):
+        numbers = np.array(column)
+        if numbers.dtype.kind in "iu":  # not those that only double precision or objects hold together
+            return numbers
     return np.array([*column, None], object)[:-1]
 
 
@@ -164,7 +172,7 @@ def _batches(batches: Iterator[Any]) -> Raw:
         )
     weight = None if parts[0].weight is None else np.concatenate([_wide(part.weight) for part in parts])
     ends = [np.concatenate([_wide(part[k]) for part in parts]) for k in (0, 1)]
-    return Raw(ends[0], ends[1], weight, None, False)
+    return Raw(ends[0], ends[1], weight, None, False, any(part.is_table for part in parts))
 
 
 def _wide(values: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Results that all models of networks share: probabilities of links, held-out scores, blocks in one order."""
+"""Results that all models of networks share: names of nodes, probabilities of links, scores of hidden ones."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 from scipy.stats import rankdata
 
 from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.conventions import not_fitted
+from scirocco.models._core.model import FittedModel
 from scirocco.models.graph.edges import Array, GraphLike, pair_numbers, read
-from scirocco.run.result import Run
 
 _MOST_DRAWS, _MOST_WORK, _LEAST_DRAWS = 500, 200_000_000, 50
-_MOST_NODES, _ROUNDS = 5_000, 4
+"""Most draws to average over; most pairs times draws, but so many draws in any case."""
 
 
 class Nodes(NamedTuple):
@@ -37,26 +35,57 @@ class Nodes(NamedTuple):
         return list(range(self.num_nodes)) if self.names is None else list(self.names)
 
 
-class LinkResults:
+class LinkResults(FittedModel):
     """Results from draws of a model that gives each pair of nodes a rate of edges."""
 
-    run_: Run
     draws_: dict[str, Array]
+    """Draws (chain, draw, ...) with blocks or communities in the same order in all of them."""
     nodes_: Nodes
 
-    def _check_fitted(self) -> None:
-        who = type(self).__name__
-        if "run_" not in self.__dict__:
-            raise not_fitted(f"this {who} is not fitted yet: call fit(graph) first.")
-        if "draws_" not in self.__dict__:
-            raise InvalidValueError(
-                f"this {who} has no draws: its run was {self.run_.status} in the burn-in. Fit it again, or resume its "
-                "store with fit(..., resume=True)."
-            )
+    def memberships(self) -> Any:
+        """Probabilities or mean memberships (nodes, blocks or communities)."""
+        raise NotImplementedError
+
+    def block_matrix(self, interval: float | None = None) -> Any:
+        """Rates of edges between blocks or communities."""
+        raise NotImplementedError
 
     def _rates(self, pairs: Array, chosen: Array) -> Iterator[Array]:
         """For some draws, the rates (or probabilities) of edges of all pairs."""
         raise NotImplementedError
+
+    # -- nodes and blocks ---------------------------------------------------------------------------------------------
+
+    @property
+    def node_names_(self) -> list[Any]:
+        """The nodes, in the order of all results."""
+        self._check_fitted()
+        return self.nodes_.listed()
+
+    @property
+    def labels_(self) -> Array:
+        """The most probable block, or the community with the largest mean membership, of each node."""
+        labels: Array = self.memberships().argmax(axis=1)
+        return labels
+
+    def shares(self, interval: float | None = None) -> Any:
+        """Shares of blocks in the nodes, or of communities in the edges: means, or `(mean, low, high)`."""
+        self._check_fitted()
+        return with_interval(self.draws_["shares"], interval)
+
+    @property
+    def shares_(self) -> Array:
+        """Posterior mean shares of the blocks or communities."""
+        mean: Array = self.shares()
+        return mean
+
+    @property
+    def block_matrix_(self) -> Array:
+        """Posterior mean rates of edges between blocks or communities."""
+        mean: Array = self.block_matrix()
+        return mean
+
+    # -- links --------------------------------------------------------------------------------------------------------
 
     def predict_proba(self, pairs: Any, interval: float | None = None) -> Any:
         """P(at least one edge) of pairs of nodes (pairs, 2), averaged over draws.
@@ -138,10 +167,6 @@ class LinkResults:
     def _numbers(self, pairs: Any) -> Array:
         return pair_numbers(pairs, self.nodes_.names, self.nodes_.num_nodes)
 
-    def _node_numbers(self, nodes: Any) -> Array:
-        names = list(nodes)
-        return self._numbers([(name, name) for name in names])[:, 0]
-
     @property
     def _num_draws(self) -> int:
         return int(np.prod(next(iter(self.draws_.values())).shape[:2]))
@@ -168,31 +193,6 @@ def with_interval(draws: Array, interval: float | None) -> Any:
     """Posterior means of draws (chain, draw, ...), or `(mean, low, high)`."""
     mean = draws.mean(axis=(0, 1))
     return mean if interval is None else Predicted(mean, *central(draws, interval, (0, 1)))
-
-
-def same_order(labels: Array, num: int) -> Array:
-    """For each draw of labels (draws, nodes) the order of its blocks that agrees best with the other draws.
-
-    `order[d, k]` is the block of draw d that is number k. Assignments and the most frequent label of each node in turn,
-    from the last draw. Blocks are numbered by their size.
-    """
-    reference = labels[-1]
-    found = np.zeros((len(labels), num), np.int64)
-    for _ in range(_ROUNDS):
-        before = found.copy()
-        votes = np.zeros(labels.shape[1] * num, np.int32)
-        places = np.arange(labels.shape[1], dtype=np.int64) * num
-        for number, z in enumerate(labels):
-            common = np.bincount(reference.astype(np.int64) * num + z, minlength=num * num).reshape(num, num)
-            found[number] = linear_sum_assignment(-common)[1]
-            votes[places + np.argsort(found[number])[z]] += 1
-        if np.array_equal(before, found):
-            break
-        reference = votes.reshape(-1, num).argmax(axis=1)
-    sizes = np.mean(
-        [np.bincount(z, minlength=num)[order] for z, order in zip(labels, found, strict=True)], axis=0
-    )
-    return found[:, np.argsort(-sizes, kind="stable")]
 
 
 def held_out_links(

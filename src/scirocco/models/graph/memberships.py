@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from scirocco.diagnostics.intervals import central
+from scirocco.models.graph.base import Growing
 from scirocco.models.graph.edges import Array
-from scirocco.models.graph.links import LinkResults, with_interval
+from scirocco.models.graph.links import with_interval
 
 _ROUNDS = 5
+"""Most rounds of assignments and averages."""
 
 
-class Memberships(LinkResults):
+class Memberships(Growing):
     """Results from draws of weights (nodes, communities), and of a block matrix if edges lead between communities."""
 
-    def _coordinates(self) -> dict[str, list[Any]]:
+    def _in_one_order(self, raw: dict[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:
+        return in_one_order(raw, arrays.get("former"))
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
         return {"weights_dim_0": self.nodes_.listed()}
 
     def memberships(self, interval: float | None = None) -> Any:
@@ -33,18 +38,6 @@ class Memberships(LinkResults):
         found: Array = self.memberships()
         return found
 
-    @property
-    def labels_(self) -> Array:
-        """The community with the largest mean membership of each node."""
-        found: Array = self.memberships_.argmax(axis=1)
-        return found
-
-    @property
-    def node_names_(self) -> list[Any]:
-        """The nodes, in the order of all results."""
-        self._check_fitted()
-        return self.nodes_.listed()
-
     def nodes(self) -> Any:
         """One row per node, as a pandas data frame: its largest membership, and all memberships."""
         import pandas as pd
@@ -53,11 +46,6 @@ class Memberships(LinkResults):
         found = {"community": mean.argmax(axis=1), "membership": mean.max(axis=1)}
         found |= {f"membership_{k}": mean[:, k] for k in range(mean.shape[1])}
         return pd.DataFrame(found, index=pd.Index(self.nodes_.listed(), name="node"))
-
-    def shares(self, interval: float | None = None) -> Any:
-        """Shares of the communities in the edges: posterior means, or `(mean, low, high)`."""
-        self._check_fitted()
-        return with_interval(self.draws_["shares"], interval)
 
     def co_membership(self, pairs: Any) -> Array:
         """P(two nodes act in the same community), Σ_k π_ik π_jk, of pairs (pairs, 2), averaged over draws."""
@@ -69,7 +57,7 @@ class Memberships(LinkResults):
             total += (shares[i] * shares[j]).sum(axis=1)
         return total / self._num_draws
 
-    def summary(self, interval: float = 0.9) -> Any:
+    def communities(self, interval: float = 0.9) -> Any:
         """One row per community, as a pandas data frame: share of the edges, nodes for which it is the largest."""
         import pandas as pd
 
@@ -102,12 +90,6 @@ class Memberships(LinkResults):
         matrix = self.draws_.get("block_matrix", np.eye(weights.shape[-1]))
         return with_interval(scale[..., None, None] * matrix, interval)
 
-    @property
-    def block_matrix_(self) -> Array:
-        """Posterior mean rates of edges between communities."""
-        found: Array = self.block_matrix()
-        return found
-
     def _rates(self, pairs: Array, chosen: Array) -> Iterator[Array]:
         i, j = pairs.T
         matrices = self._flat("block_matrix") if "block_matrix" in self.draws_ else None
@@ -121,8 +103,8 @@ class Memberships(LinkResults):
 def in_one_order(raw: dict[str, Array], former: Array | None = None) -> dict[str, Array]:
     """Draws (chain, draw, ...) with the communities of each in the same order, that with most edges first.
 
-    Communities are compared by the memberships of all nodes. With `former`, weights (chain, nodes, communities) of the
-    first nodes, the order is that of these.
+    Communities are compared by the memberships of all nodes. With `former`, mean memberships (nodes, communities) of
+    the first nodes, the order is that of these.
     """
     shape = raw["shares"].shape[:2]
     weights = raw["weights"].reshape(-1, *raw["weights"].shape[2:])
@@ -139,8 +121,7 @@ def in_one_order(raw: dict[str, Array], former: Array | None = None) -> dict[str
     if former is None:
         ranked = np.argsort(-np.take_along_axis(shares, order, axis=1).mean(axis=0), kind="stable")
     else:
-        old = (former / former.sum(axis=-1, keepdims=True)).mean(axis=0)
-        ranked = linear_sum_assignment(-(old.T @ reference[: len(old)]))[1]
+        ranked = linear_sum_assignment(-(former.T @ reference[: len(former)]))[1]
     order = order[:, ranked]
     found = {
         "weights": np.stack([one[:, place] for one, place in zip(weights, order, strict=True)]),

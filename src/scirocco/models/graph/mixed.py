@@ -11,24 +11,24 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models import fits
-from scirocco.models.graph.base import Chains
+from scirocco.models._core.chain import Chain, Spec
+from scirocco.models._core.program import OwnChains
+from scirocco.models._core.view import View
+from scirocco.models.graph.base import LIKELIHOODS, Former
+from scirocco.models.graph.bernoulli_chains import MOST_PAIRS, BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco.models.graph.edges import Array, Graph
 from scirocco.models.graph.gibbs import Network, Prior, network
-from scirocco.models.graph.growing import Growing
-from scirocco.models.graph.memberships import Memberships, in_one_order
-from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, MixedChain, units
-from scirocco.models.graph.mmsb import MOST_PAIRS, RoleChain, RoleLangevinChain, Roles
-from scirocco.models._core.view import View
+from scirocco.models.graph.memberships import Memberships
+from scirocco.models.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
 from scirocco.run.result import Run
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
 KINDS = ("assortative", "general")
-LIKELIHOODS = ("poisson", "bernoulli")
 _MOST_COMMUNITIES, _MOST_UNITS = 2_000, 2 * 10**8
+"""Most communities, and the largest sum of the weights of edges."""
 
 
-class MixedMembership(Memberships, Growing):
+class MixedMembership(Memberships):
     r"""Mixed memberships: each node belongs to several communities to some degree; posterior draws.
 
     The edges of a pair are :math:`A_{ij} ~ Poisson(\sum_k φ_{ik} φ_{jk})`, with :math:`φ_{ik} ~ Gamma(a, r)`: nodes
@@ -100,19 +100,17 @@ class MixedMembership(Memberships, Growing):
     (6, 2)
     """
 
-    _kind: ClassVar[fits.Kind] = fits.Kind("MixedMembership", "a mixed-membership model", "mixed_membership")
-    _watched: ClassVar[tuple[str, ...]] = ("shares",)
-    _advice: ClassVar[str] = (
+    ADVICE = (
         "Chains that found different communities rarely mix: use fewer communities or a longer fit (num_epochs). "
         "`co_membership` and `predict_proba` average over all of them."
     )
-    _estimator_type: ClassVar[str | None] = "clusterer"
-    _presets: ClassVar[dict[str, dict[str, Any]]] = {
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "airoldi2008": {"kind": "general", "degree_corrected": False},
         "li2016": {"degree_corrected": False, "sampler": "sgrld"},
         "baker2018": {"degree_corrected": False, "sampler": "scir"},
         "barile2024": {"degree_corrected": False, "sampler": "scir_cv"},
     }
+    _estimator_type: ClassVar[str | None] = "clusterer"
 
     def __init__(
         self,
@@ -147,28 +145,54 @@ class MixedMembership(Memberships, Growing):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    @property
-    def _width(self) -> int:
-        return int(self.num_communities)
-
-    def _chains(self, graph: Graph, unseen: Array | None, batch: int) -> Chains:
+    def _program(self, graph: Graph, unseen: Array | None, former: Former | None = None) -> OwnChains:
         self._check(graph)
-        corrected = bool(self.degree_corrected)
-        num = int(self.num_communities)
-        seed = _checks.positive_int(self.seed, "seed", minimum=0)
-        net = network(graph, Prior(num, corrected, False, 1.0, 1.0, 1.0, 1.0), unseen)
+        corrected, batch = bool(self.degree_corrected), self._batch()
+        net = network(graph, Prior(int(self.num_communities), corrected, False, 1.0, 1.0, 1.0, 1.0), unseen)
         method = self._method(graph)
-        form = self._form(graph) if corrected else self._roles(graph)
-        given: tuple[Any, ...] = (net, units(net), form) if corrected else (net, form)
+        prior: PoissonPrior | BernoulliPrior = (
+            self._poisson_prior(graph) if corrected else self._bernoulli_prior(graph)
+        )
+        inputs: tuple[Any, ...] = (net, units(net), prior, batch) if corrected else (net, prior, batch)
         classes: tuple[Any, Any] = (
             (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
         )
-        build = functools.partial(classes[method is not None], *given, batch)
+        build = functools.partial(classes[method is not None], *inputs)
         if method is not None:
             build = functools.partial(build, method=method)
-        self._network, make = (graph, unseen), self._continued(build, seed)
-        known = self._known(form, batch, method)
-        return Chains(known, self._spec(net, form.general), make, self._words(graph, method), corrected)
+        seed = _checks.positive_int(self.seed, "seed", minimum=0)
+
+        def make(number: int) -> Chain:
+            if former is None:
+                return build(seed, number)
+            chain = build(former.seed(seed), number)
+            chain.take_over(former.of(number))
+            return chain
+
+        return self._own_chains(
+            graph,
+            unseen,
+            self._words(graph, method),
+            self._settings(prior, batch, method),
+            self._spec(net, prior.general),
+            make,
+            width=prior.num,
+            poisson=corrected,
+            arrays={} if former is None else {"former": former.memberships()},
+        )
+
+    # -- what a fitted model is ---------------------------------------------------------------------------------------
+
+    def _watched(self) -> dict[str, Array]:
+        return {
+            "shares": self.draws_["shares"],
+            "log likelihood": np.asarray(self.run_.stats["log_likelihood"]),
+        }
+
+    def _view(self, run: Run, **options: Any) -> View:
+        from scirocco.models.graph import view
+
+        return view.of_communities(self, run)
 
     # -- settings -----------------------------------------------------------------------------------------------------
 
@@ -206,37 +230,23 @@ class MixedMembership(Memberships, Growing):
         _checks.positive(shape, "concentration")
         return float(shape)
 
-    def _form(self, graph: Graph) -> Form:
+    def _poisson_prior(self, graph: Graph) -> PoissonPrior:
         num, shape = int(self.num_communities), self._shape
         density = float(graph.weight.sum()) / graph.num_pairs
         if self.kind == "general":  # weights have the mean a, so that the mean rate is Λ (K a)²
             edges, pairs = self._pseudo_counts(density / (num * shape) ** 2)
-            return Form(num, shape, 1.0, edges, pairs)
+            return PoissonPrior(num, shape, 1.0, edges, pairs)
         if self.prior is not None:
             raise InvalidValueError(
                 "assortative, degree-corrected mixed memberships have no block matrix: remove `prior`, or pass "
                 'kind="general".'
             )
-        return Form(num, shape, shape * (num / density) ** 0.5)
+        return PoissonPrior(num, shape, shape * (num / density) ** 0.5)
 
-    def _roles(self, graph: Graph) -> Roles:
-        edges, pairs = self._pseudo_counts(min(float(len(graph.source)) / graph.num_pairs, 0.5))
-        if pairs <= edges:
-            raise InvalidValueError(
-                f"the prior must have more pairs than edges, got edges={edges:g} and pairs={pairs:g}."
-            )
-        return Roles(int(self.num_communities), self._shape, edges, pairs, self.kind == "general")
-
-    def _pseudo_counts(self, mean: float) -> tuple[float, float]:
-        if self.prior is not None and not isinstance(self.prior, Mapping):
-            raise InvalidTypeError(f"`prior` must be a dict, got {type(self.prior).__name__}.")
-        known = dict(self.prior or {})
-        for name in known:
-            if name not in ("edges", "pairs"):
-                raise InvalidValueError(f"the prior has no {name!r}. It has edges and pairs.")
-            _checks.positive(known[name], f"the prior's {name}")
-        edges = float(known.get("edges", 0.5))
-        return edges, float(known.get("pairs", edges / mean))
+    def _bernoulli_prior(self, graph: Graph) -> BernoulliPrior:
+        density = min(float(len(graph.source)) / graph.num_pairs, 0.5)
+        edges, pairs = self._pseudo_counts(density, poisson=False)
+        return BernoulliPrior(int(self.num_communities), self._shape, edges, pairs, self.kind == "general")
 
     def _method(self, graph: Graph) -> Method | None:
         """The sampler with stochastic gradients; None for the exact one."""
@@ -263,17 +273,20 @@ class MixedMembership(Memberships, Growing):
         pairs = 8 if self.num_pairs is None else _checks.positive_int(self.num_pairs, "num_pairs")
         return Method(sampler, float(step), edges, 0 if self.degree_corrected else pairs)
 
-    def _known(self, form: Form | Roles, batch: int, method: Method | None) -> dict[str, Any]:
-        known = {"num_communities": form.num, "concentration": form.shape, "batch_size": batch}
-        if form.general or not self.degree_corrected:
-            known |= form._asdict() | {"kind": self.kind}
+    def _settings(
+        self, prior: PoissonPrior | BernoulliPrior, batch: int, method: Method | None
+    ) -> dict[str, Any]:
+        """What defines the chains, in the record of a run."""
+        told = {"num_communities": prior.num, "concentration": prior.shape, "batch_size": batch}
+        if prior.general or not self.degree_corrected:
+            told |= prior._asdict() | {"kind": self.kind}
         if method is not None:
-            known |= {name: value for name, value in method._asdict().items() if value}
-        return known
+            told |= {name: value for name, value in method._asdict().items() if value}
+        return told
 
-    def _spec(self, net: Network, general: bool) -> fits.Spec:
+    def _spec(self, net: Network, general: bool) -> Spec:
         num = int(self.num_communities)
-        spec = fits.Spec.of({"weights": (net.num_nodes, num)}, {"log_likelihood": (), "passes": ()})
+        spec = Spec.of({"weights": (net.num_nodes, num)}, {"log_likelihood": (), "passes": ()})
         spec.draws["shares"] = jax.ShapeDtypeStruct((num,), np.float64)
         if general or not self.degree_corrected:
             spec.draws["block_matrix"] = jax.ShapeDtypeStruct((num, num), np.float64)
@@ -301,12 +314,3 @@ class MixedMembership(Memberships, Growing):
             "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "
             "weights of these nodes"
         )
-
-    def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
-        return in_one_order(raw, None if self._former is None else self._former.draws["weights"])
-
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`."""
-        from scirocco.models.graph import view
-
-        return view.mixed(self, run)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
+from scirocco.models.graph.base import GraphModel
 from scirocco.models.graph.edges import Array
-from scirocco.models.graph.links import _MOST_NODES, LinkResults, same_order, with_interval
+from scirocco.models.graph.links import with_interval
+
+_MOST_NODES = 5_000
+"""Nodes of a matrix of all pairs."""
+_ROUNDS = 4
+"""Most rounds of assignments and averages."""
 
 
-class Results(LinkResults):
+class Results(GraphModel):
     """Results computed from the draws, with the blocks of all draws and chains in one order."""
 
     num_blocks: int | None
 
-    def _in_one_order(self, raw: dict[str, Array]) -> dict[str, Array]:
+    def _in_one_order(self, raw: dict[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:
         return in_one_order(raw)
 
-    def _coordinates(self) -> dict[str, list[Any]]:
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
         names = self.nodes_.listed()
         return {f"{key}_dim_0": names for key in ("blocks", "propensities") if key in self.draws_}
 
@@ -37,17 +44,6 @@ class Results(LinkResults):
         for z in labels:
             total[places + z] += 1
         return total.reshape(-1, num) / len(labels)
-
-    @property
-    def labels_(self) -> Array:
-        """The most probable block of each node."""
-        return self.memberships().argmax(axis=1)
-
-    @property
-    def node_names_(self) -> list[Any]:
-        """The nodes, in the order of all results."""
-        self._check_fitted()
-        return self.nodes_.listed()
 
     def nodes(self) -> Any:
         """One row per node, as a pandas data frame: its most probable block, and the probability of that block."""
@@ -103,24 +99,7 @@ class Results(LinkResults):
         self._check_fitted()
         return with_interval(self.draws_["block_matrix"], interval)
 
-    def shares(self, interval: float | None = None) -> Any:
-        """Shares of the nodes in the blocks: posterior means, or `(mean, low, high)`."""
-        self._check_fitted()
-        return with_interval(self.draws_["shares"], interval)
-
-    @property
-    def block_matrix_(self) -> Array:
-        """Posterior mean of the block matrix."""
-        found: Array = self.block_matrix()
-        return found
-
-    @property
-    def shares_(self) -> Array:
-        """Posterior mean shares of the blocks."""
-        found: Array = self.shares()
-        return found
-
-    def summary(self, interval: float = 0.9) -> Any:
+    def blocks(self, interval: float = 0.9) -> Any:
         """One row per block, as a pandas data frame: share of nodes, rate inside, and the most linked other block.
 
         If the number of blocks was drawn: of the blocks that are the most probable of some node.
@@ -182,3 +161,28 @@ def _ordered(flat: dict[str, Array], order: Array, num: int) -> dict[str, Array]
     rows = np.take_along_axis(flat["block_matrix"], order[:, :num, None], axis=1)
     out["block_matrix"] = np.take_along_axis(rows, order[:, None, :num], axis=2)
     return out
+
+
+def same_order(labels: Array, num: int) -> Array:
+    """For each draw of labels (draws, nodes) the order of its blocks that agrees best with the other draws.
+
+    `order[d, k]` is the block of draw d that is number k. Assignments and the most frequent label of each node in turn,
+    from the last draw. Blocks are numbered by their size.
+    """
+    reference = labels[-1]
+    found = np.zeros((len(labels), num), np.int64)
+    for _ in range(_ROUNDS):
+        before = found.copy()
+        votes = np.zeros(labels.shape[1] * num, np.int32)
+        places = np.arange(labels.shape[1], dtype=np.int64) * num
+        for number, z in enumerate(labels):
+            common = np.bincount(reference.astype(np.int64) * num + z, minlength=num * num).reshape(num, num)
+            found[number] = linear_sum_assignment(-common)[1]
+            votes[places + np.argsort(found[number])[z]] += 1
+        if np.array_equal(before, found):
+            break
+        reference = votes.reshape(-1, num).argmax(axis=1)
+    sizes = np.mean(
+        [np.bincount(z, minlength=num)[order] for z, order in zip(labels, found, strict=True)], axis=0
+    )
+    return found[:, np.argsort(-sizes, kind="stable")]

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 from scipy import sparse
 
-from scirocco.models.fits.chains import BlockPurpose
+from scirocco.models._core.chain import BlockPurpose
 from scirocco.models.graph.edges import Array
 from scirocco.models.graph.gibbs import Blocks, Network, Prior
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
-from scirocco.data.values import Frame, Sparse, as_numpy, missing
+from scirocco.data.values import Frame, Sparse, as_numpy, missing, named_columns
 from scirocco.data.values import Series as Column
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.files import read_table
@@ -58,8 +59,8 @@ def read(series: SeriesLike, by: Any = None) -> Given:
         series = read_table(series)
     if isinstance(series, Sparse):
         raise InvalidTypeError("a series cannot be a sparse matrix: pass `matrix.toarray()`.")
-    if isinstance(series, Frame):
-        return _table(series, by)
+    if (named := named_columns(series)) is not None or isinstance(series, Frame):
+        return _table({name: series[name] for name in series.columns} if named is None else named, by)
     if by is not None:
         values = _one(series, "the series")
         return _grouped(values, _ids(by, len(values)), None)
@@ -111,16 +112,16 @@ def _one(values: Any, name: str) -> Array:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _table(table: Frame, by: Any) -> Given:
-    names = list(table.columns)
+def _table(table: Mapping[Any, Any], by: Any) -> Given:
+    names, length = list(table), len(next(iter(table.values()), ()))
     ids = None
     if isinstance(by, str) and by not in names:
         raise InvalidValueError(f"`by`={by!r} is not a column of the table. It has {_some(names)}.")
     if isinstance(by, str):
-        ids = _ids(table[by], len(table))
+        ids = _ids(table[by], length)
         names.remove(by)
     elif by is not None:
-        ids = _ids(by, len(table))
+        ids = _ids(by, length)
     if not names:
         raise InvalidValueError("the table has no column of observations.")
     columns = [as_numpy(table[name], f"column {name!r}") for name in names]

@@ -1,90 +1,40 @@
-"""Small tables on disk as pandas data frames: CSV, text, Parquet, Arrow, .npy."""
+"""Tables on disk as pandas data frames."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco.data.formats.conversion import open_table, read_columns
 from scirocco.errors import InvalidValueError
-
-_ARROW = (".parquet", ".arrow", ".feather")
-_TEXT = {".csv": ",", ".tsv": "\t", ".txt": r"\s+", ".edges": r"\s+", ".edgelist": r"\s+"}
-"""Separators of text files; those without a format of their own have columns between spaces, and comments."""
 
 
 def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Any:
-    """Read a table, or some of its columns. A text file without a header has the columns x0, x1, ...
-
-    A first line of numbers is no header, and neither is one whose entries also occur below.
-    """
-    place = _checks.path(path, "path").expanduser()
-    if not place.is_file():
-        raise InvalidValueError(
-            f"{place} is a folder, not a file." if place.is_dir() else f"there is no file {place}."
-        )
-    table = _read(place)
-    if not len(table):
-        raise InvalidValueError(f"{place} has no rows{' below its header' if len(table.columns) else ''}.")
-    if columns is None:
-        return table
-    for name in columns:
-        if name not in table.columns:
-            raise InvalidValueError(
-                f"{place.name} has no column {name!r}. It has {', '.join(map(str, table.columns))}."
-            )
-    return table[list(columns)]
-
-
-def _read(place: Path) -> Any:
+    """Read a table, or some of its columns, as a pandas data frame. See `TextTable` for the rules of text files."""
     pandas = require("pandas", "reading tables")
-    suffix = place.with_suffix("").suffix if place.suffix == ".gz" else place.suffix
-    if suffix == ".npy":
-        array = np.load(place, allow_pickle=False)
-        table = pandas.DataFrame(np.atleast_1d(array).reshape(len(np.atleast_1d(array)), -1))
-        return table.set_axis([f"x{k}" for k in range(table.shape[1])], axis=1)
-    if suffix in _ARROW:
-        require("pyarrow", f"reading {suffix} files")
-        return pandas.read_parquet(place) if suffix == ".parquet" else pandas.read_feather(place)
-    if suffix not in _TEXT:
-        kinds = ", ".join([*_TEXT, *_ARROW])
-        raise InvalidValueError(
-            f"{place} is not a table that can be read: it must be a {kinds} or .npy file."
-        )
-    options: dict[str, Any] = {"sep": _TEXT[suffix], "skipinitialspace": True}
-    if options["sep"] == r"\s+":
-        options |= {"comment": "#"}
-    try:
-        table = pandas.read_csv(place, **options)
-        if _is_data(table):
-            table = pandas.read_csv(place, header=None, **options)
-            table = table.set_axis([f"x{k}" for k in range(table.shape[1])], axis=1)
-            first = ", ".join(str(table[name].iloc[0]) for name in table.columns)
-            _checks.warn(f"{place.name} has no header: its first line ({first}) is read as data.")
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' own errors are ValueErrors
-        raise InvalidValueError(f"{place} cannot be read as a table: {str(error).strip()}") from error
-    return table
+    place = _checks.path(path, "path").expanduser()
+    if place.is_dir():
+        raise InvalidValueError(f"{place} is a folder, not a file.")
+    table = open_table(place, columns or ())
+    choice = list(table.names if columns is None or table.single else columns)
+    _check_names(choice, table.names, place.name)
+    found = read_columns(table, choice)
+    if table.single:  # a .npy file: the columns of its array
+        rows = found["data"].reshape(len(found["data"]), -1)
+        found = {f"x{number}": rows[:, number] for number in range(rows.shape[1])}
+        _check_names(columns or (), list(found), place.name)
+        found = {name: found[name] for name in columns or found}
+    if not all(map(len, found.values())):
+        raise InvalidValueError(f"{place} has no rows{' below its header' if found else ''}.")
+    return pandas.DataFrame(
+        {name: pandas.Series(column, dtype=column.dtype) for name, column in found.items()}
+    )
 
 
-def _is_data(table: Any) -> bool:
-    """Whether the names of the columns are the first row of the data."""
-    names = [str(name) for name in table.columns]
-    if not names or all(_is_number(name) for name in names):
-        return bool(names)
-    if len(names) != len(set(names)) or any(name.startswith("Unnamed:") for name in names):
-        return False
-    texts = [n for n in table.columns if table[n].dtype.kind not in "biuf"]
-    return len(texts) >= 2 and any(bool((table[column] == name).any()) for column in texts for name in names)
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+def _check_names(columns: Sequence[str], names: Sequence[str], file: str) -> None:
+    for name in columns:
+        if name not in names:
+            raise InvalidValueError(f"{file} has no column {name!r}. It has {', '.join(names[:20])}.")

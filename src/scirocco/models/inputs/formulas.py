@@ -152,10 +152,17 @@ class Design:
         The formula, and the names of its columns.
     variables
         Columns of the table that it uses.
+
+    An offset belongs to it, because a transform in one, such as `center(x)`, has the numbers of the fit as well.
     """
 
     def __init__(
-        self, formula: str, frame: Any, spec: Any = None, sample: Mapping[str, list[Any]] | None = None
+        self,
+        formula: str,
+        frame: Any,
+        spec: Any = None,
+        sample: Mapping[str, list[Any]] | None = None,
+        offset: str | Design | None = None,
     ):
         formulaic = require("formulaic", "a formula")
         self.formula = formula
@@ -167,17 +174,36 @@ class Design:
             ) from error
         self.variables = checked_names(made, formula)
         _need_columns(frame, self.variables, formula)
-        self.categories = [
-            name for name in self.variables if name in _in_categories(made) or not _is_number(frame[name])
-        ]
+        labels, numbers = _uses(made)
+        self._levels = labels - numbers
+        self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
         if spec is None:
             table = self._made(made, frame)
             spec = table.model_spec
             sample = _sample(frame, self.variables, self.categories)
         self._spec, self._sample = spec, sample or {}
         self.names = list(spec.column_names)
+        if isinstance(offset, str):
+            if offset.isidentifier():
+                column(frame, offset)
+            text, offset = offset, Design(f"0 + {offset}", frame)
+            if len(offset.names) != 1:
+                raise InvalidValueError(f"offset({text}) must be one number per row, not several columns.")
+        self._offset = offset
+        if offset is not None:
+            self.variables = list(dict.fromkeys([*self.variables, *offset.variables]))
+
+    def _in_double(self, frame: Any) -> Any:
+        """The columns that the formula uses, its numbers in double precision: uint8 would make 255 of 0 - 1.
+
+        Whole numbers that are levels alone stay so, and with them the names `C(day)[T.3]`.
+        """
+        numbers = [name for name in self.variables if _is_number(frame[name])]
+        wide = {name: np.float64 for name in numbers if name not in self._levels}
+        return frame[self.variables].astype(wide)
 
     def _made(self, what: Any, frame: Any) -> Any:
+        frame = self._in_double(frame)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -216,10 +242,15 @@ class Design:
             )
         return found.reshape(len(frame), len(self.names))
 
+    def offset(self, frame: Any) -> np.ndarray | None:
+        """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
+        return None if self._offset is None else self._offset.matrix(frame)[:, 0]
+
     def written(self) -> dict[str, Any]:
         """What `read` needs, as JSON."""
         state = {name: _plain(values) for name, values in self._spec.transform_state.items()}
-        return {"formula": self.formula, "sample": self._sample, "state": state}
+        offset = None if self._offset is None else self._offset.written()
+        return {"formula": self.formula, "sample": self._sample, "state": state, "offset": offset}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> Design:
@@ -228,7 +259,8 @@ class Design:
         first = cls(written["formula"], pandas.DataFrame(written["sample"]))
         state = {name: _back(values) for name, values in written["state"].items()}
         spec = first._spec.update(transform_state=state)
-        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"])
+        offset = None if written["offset"] is None else cls.read(written["offset"])
+        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
 
 
 def _first_line(error: Exception) -> str:
@@ -273,18 +305,26 @@ def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
         )
 
 
-def _in_categories(formula: Any) -> set[str]:
-    """The names in `C(...)`."""
-    found = set()
-    for expression in {str(factor.expr) for term in formula for factor in term.factors}:
-        if "C(" not in expression:
-            continue
-        for call in ast.walk(ast.parse(expression, mode="eval")):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "C":
-                found |= {
-                    node.id for each in call.args for node in ast.walk(each) if isinstance(node, ast.Name)
-                }
-    return found
+def _uses(formula: Any) -> tuple[set[str], set[str]]:
+    """The names in `C(...)`, and those elsewhere."""
+    labels, numbers = set[str](), set[str]()
+    for factor in {factor for term in formula for factor in term.factors}:
+        if factor.eval_method.value == "lookup":
+            numbers.add(str(factor.expr))
+        elif factor.eval_method.value == "python":
+            _sort_names(ast.parse(str(factor.expr), mode="eval"), labels, numbers)
+    return labels, numbers
+
+
+def _sort_names(tree: ast.AST, labels: set[str], numbers: set[str]) -> None:
+    call = tree.func if isinstance(tree, ast.Call) else None
+    for part in ast.iter_child_nodes(tree):
+        if isinstance(call, ast.Name) and call.id == "C":
+            labels |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name) and node is not call}
+        elif isinstance(part, ast.Name):
+            numbers |= {part.id} - ({call.id} if part is call else set())
+        else:
+            _sort_names(part, labels, numbers)
 
 
 def _sample(frame: Any, names: Sequence[str], categories: Sequence[str]) -> dict[str, list[Any]]:
@@ -420,18 +460,6 @@ def column(frame: Any, name: str) -> np.ndarray:
         raise InvalidTypeError(
             f"column `{name}` must have numbers, got {values.dtype} such as {values[0]!r}."
         ) from error
-
-
-def offset_values(frame: Any, parsed: Parsed) -> np.ndarray | None:
-    """What the formula adds to the linear predictor: a column, or a function of columns such as `log(time)`."""
-    if parsed.offset is None:
-        return None
-    if parsed.offset.isidentifier():
-        return column(frame, parsed.offset)
-    found = Design(f"0 + {parsed.offset}", frame).matrix(frame)
-    if found.shape[1] != 1:
-        raise InvalidValueError(f"offset({parsed.offset}) must be one number per row, not several columns.")
-    return found[:, 0]
 
 
 def checked_weights(weights: np.ndarray, name: str) -> np.ndarray:

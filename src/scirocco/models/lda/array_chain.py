@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models._core.chain import TopicPurpose
 from scirocco.models.lda import arrays
 from scirocco.models.lda.blocks import BlockPasses, Blocks
 from scirocco.models.lda.guiding import NOTHING, Guide
@@ -191,6 +191,12 @@ class ArrayChain:
         """E[ω | z] = (β + n_wk) / (βV + n_k)."""
         counts = np.asarray(self.counts)[:, self._kept()]
         return normalise(np.array(counts.T + np.float32(self.beta), np.float32, order="C"))
+
+    def sizes(self) -> np.ndarray:
+        """Number of tokens of each topic."""
+        totals = np.asarray(self.counts, np.int64).sum(axis=0)
+        prior = 0 if self.guide is None else self.guide.totals(len(totals))
+        return (totals - prior)[self._kept()]
 
     def _kept(self) -> np.ndarray:
         num_topics = self.settings.num_topics

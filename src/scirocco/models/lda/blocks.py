@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from scirocco.data.shuffle import shuffled_numbers
-from scirocco.models.fits.chains import DocumentPurpose
+from scirocco.models._core.chain import DocumentPurpose
 from scirocco.models.lda.arrays import Tokens
 from scirocco.models.lda.collapsed_chain import document_lengths
 from scirocco.models.lda.corpus import Corpus

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
-from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models._core.chain import TopicPurpose
 from scirocco.models.lda import hyper, local
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.document_batches import CorpusBatches, Delivery
@@ -224,12 +224,9 @@ class CollapsedChain:
         out[np.argsort(-self.alpha, kind="stable")] = best[np.argsort(-self.totals[best], kind="stable")]
         return out
 
-    def _counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """The table of counts without spare topics, and its sums over words."""
-        if len(self.totals) == self.settings.num_topics:
-            return self.table, self.totals
-        kept = self._best()
-        return self.table[:, kept], self.totals[kept]
+    def _kept(self) -> Any:
+        """The topics without spare ones."""
+        return slice(None) if len(self.totals) == self.settings.num_topics else self._best()
 
     # -- augmented -----------------------------------------------------------------------------------------------------
 
@@ -299,7 +296,7 @@ class CollapsedChain:
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω_k | z ~ Dirichlet(β + n_k) for each topic, (topics, words)."""
-        table, _ = self._counts()
+        table = self.table[:, self._kept()]
         out = np.empty(table.shape[::-1], np.float32)
         for number, begin in enumerate(range(0, len(table), _PIECE)):  # in pieces, to save memory
             shapes = table[begin : begin + _PIECE] + np.float32(self.beta)
@@ -309,11 +306,17 @@ class CollapsedChain:
 
     def mean(self, seed: tuple[int, int]) -> np.ndarray:
         """E[ω | z] = (β + n_wk) / (βV + n_k)."""
-        table, totals = self._counts()
+        kept = self._kept()
+        table, totals = self.table[:, kept], self.totals[kept]
         out = table.T.astype(np.float32)
         out += np.float32(self.beta)
         out /= (totals + self.beta * len(table)).astype(np.float32)[:, None]
         return out
+
+    def sizes(self) -> np.ndarray:
+        """Number of tokens of each topic."""
+        prior = 0 if self.guide is None else self.guide.totals(len(self.totals))
+        return (self.totals - prior)[self._kept()]
 
     def state(self) -> Arrays:
         """Arrays from which `restore` resumes exactly; valid until the next step."""

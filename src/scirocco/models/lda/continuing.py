@@ -10,8 +10,7 @@ import numpy as np
 
 from scirocco.data.native.corpus import CorpusSource
 from scirocco.errors import InvalidValueError
-from scirocco.models import fits
-from scirocco.models.fits.chains import DocumentPurpose, TopicPurpose
+from scirocco.models._core.chain import DocumentPurpose, TopicPurpose
 from scirocco.models.lda import local
 from scirocco.models.lda.blocks import BlockPasses
 from scirocco.models.lda.corpus import Corpus, as_corpus
@@ -20,61 +19,36 @@ from scirocco.models.lda.guiding import Guide
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, normalised
-from scirocco.run import snapshot
-from scirocco.store import open_stored
+from scirocco.run.result import Run
 
 _PIECE = 4096
+"""Documents whose topics are drawn together."""
 _SWEEPS, _ROUNDS = 4, 3
+"""Sweeps over documents given topics, and rounds of sweeps and of draws of words that are new."""
 _OF_A_RUN = ("growth", "spare_topics", "starts")
 """Settings that a finished chain no longer uses."""
 
 
-class Reached(NamedTuple):
-    """The end of a fit: the states of its chains (`HostChains.save`), in memory or in a store."""
-
-    configuration: dict[str, Any]
-    """Of the record: the settings, the fingerprint of the data, the seed."""
-    arrays: Arrays | None
-    path: str | None = None
-
-    def state(self) -> Arrays:
-        """The states of all chains."""
-        if self.arrays is not None:
-            return self.arrays
-        return {} if self.path is None else snapshot.of_chains(open_stored(self.path).read_state())
-
-    def states(self) -> list[Arrays]:
-        """The state of each chain; empty dicts if they were not stored."""
-        return fits.states_of(self.state(), int(self.configuration.get("num_chains", 1)))
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the chains have a memory of the documents."""
-        return self.configuration["memory"] == "documents"
-
-    def sizes(self, num_topics: int) -> np.ndarray | None:
-        """Number of tokens of each topic: (chain, 1, topic), or (chain, draw, topic) after an update; None: unknown."""
-        seeds = (self.configuration.get("guide") or {}).get("counts", ())
-        found = [_sizes(state, num_topics, seeds) for state in self.states()]
-        return (
-            None
-            if any(each is None for each in found)
-            else np.stack([each for each in found if each is not None])
-        )
+def token_counts(run: Run, states: Sequence[Arrays], num_topics: int) -> np.ndarray:
+    """Number of tokens of each topic: (chain, 1, topic), or (chain, draw, topic) after an update."""
+    seeds = (run.configuration.get("guide") or {}).get("counts", ())
+    return np.stack([_token_counts(state, num_topics, seeds) for state in states])
 
 
-def _sizes(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]] = ()) -> np.ndarray | None:
+def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]]) -> np.ndarray:
     if "sizes" in state:
         return state["sizes"]
     if "table" in state and state["table"].shape[1] == num_topics:
         return state["table"].sum(axis=0, dtype=np.int64)[None]
-    if "memory" in state:  # of an accelerator
-        topics = state["memory"][state["memory"] < num_topics]
-        sizes = np.bincount(topics, minlength=num_topics)
-        for _, topic, count in seeds:  # the table of a host has them
-            sizes[topic] += count
-        return sizes[None]
-    return None
+    if "memory" not in state or "table" in state:
+        raise InvalidValueError(
+            "the fit of this model was stopped while its chains had spare topics: resume it first, or continue with "
+            "fit(all_documents, continue_from=model)."
+        )
+    sizes = np.bincount(state["memory"][state["memory"] < num_topics], minlength=num_topics)
+    for _, topic, count in seeds:  # of an accelerator, where the memory has no seed words
+        sizes[topic] += count
+    return sizes[None]
 
 
 # -- words
@@ -208,17 +182,17 @@ def _swept(
 
 
 def start(
-    reached: Reached,
-    draws: Any,
-    stats: dict[str, np.ndarray],
+    run: Run,
+    states: Sequence[Arrays],
     corpus: Any,
     settings: Settings,
     num_chains: int,
     seed: int,
     guide: Guide | None = None,
 ) -> Start:
-    """Where `num_chains` chains on `corpus` start after a fit with these draws."""
-    was, num_topics = reached.configuration, draws.shape[2]
+    """Where `num_chains` chains on `corpus` start after a run whose chains ended in `states`."""
+    draws, stats = run.draws["topics"], run.stats
+    was, num_topics = run.configuration, draws.shape[2]
     if settings.num_topics != num_topics:
         raise InvalidValueError(
             f"the model of `continue_from` has {num_topics} topics, this one {settings.num_topics}: they must be equal."
@@ -231,7 +205,6 @@ def start(
         "guide": None if guide is None else guide.as_json(),
     }
     same |= {name: value for name, value in settings.as_json().items() if name not in _OF_A_RUN}
-    states = reached.states()
     exact = bool(states[0].get("steps") is not None) and all(
         was.get(name) == value for name, value in same.items()
     )
@@ -262,7 +235,7 @@ def start(
     )
 
 
-def _fits(states: list[Arrays], was: dict[str, Any], settings: Settings, num_words: int) -> bool:
+def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: Settings, num_words: int) -> bool:
     now = settings.as_json()
     same = all(was.get(name) == now[name] for name in ("sampler", "memory", "device"))
     return same and "steps" in states[0] and was.get("num_words") == num_words
@@ -279,33 +252,21 @@ class Particle(NamedTuple):
 
 
 def take_in(
-    reached: Reached,
-    draws: Any,
-    stats: dict[str, np.ndarray],
-    corpus: Corpus,
-    settings: Settings,
-    seed: int,
-) -> tuple[np.ndarray, Reached]:
-    """All draws (chain, draw, topic, word), each updated with the documents of `corpus`."""
+    run: Run, states: Sequence[Arrays], corpus: Corpus, settings: Settings, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """All draws (chain, draw, topic, word), each updated with the documents of `corpus`, and their topics' sizes."""
+    draws, stats = run.draws["topics"], run.stats
     num_chains, num_draws, num_topics, _ = draws.shape
-    sizes = reached.sizes(num_topics)
-    if sizes is None:
-        raise InvalidValueError(
-            "this model was saved by an earlier version, without the sizes of its topics: continue with "
-            "fit(all_documents, continue_from=model)."
-        )
-    sizes = np.broadcast_to(sizes, (num_chains, num_draws, num_topics))
-    seen, found = int(reached.configuration["num_rows"]), []
+    shape = (num_chains, num_draws, num_topics)
+    sizes = np.broadcast_to(token_counts(run, states, num_topics), shape)
+    seen, found = int(run.configuration["num_rows"]), []
     for at in np.ndindex(num_chains, num_draws):
         alpha = stats["alpha"][at] if "alpha" in stats else settings.alpha
         beta = float(stats["beta"][at]) if "beta" in stats else settings.beta
         before = Particle(np.asarray(draws[at]), sizes[at])
         found.append(updated(before, corpus, alpha, beta, settings, (seed, *at, seen)))
-    shape = (num_chains, num_draws, num_topics)
-    arrays = {"sizes": np.stack([each.sizes for each in found]).reshape(shape)}
-    changed = {"num_rows": seen + corpus.num_documents, "data": None}
     omega = np.stack([each.omega for each in found]).reshape(*shape, corpus.vocabulary_size)
-    return omega, Reached(reached.configuration | changed, arrays)
+    return omega, np.stack([each.sizes for each in found]).reshape(shape)
 
 
 def updated(

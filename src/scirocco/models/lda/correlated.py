@@ -8,9 +8,8 @@ mean μ and covariance Σ of all x, whose prior is conjugate.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -18,20 +17,18 @@ from scirocco import _checks
 from scirocco.diagnostics.intervals import central, effective_draws, tails_of
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._threads import run_blocks
-from scirocco.models import fits
-from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models._core.chain import Spec, TopicPurpose
+from scirocco.models._core.program import FitOptions
+from scirocco.models._core.view import View
 from scirocco.models.lda import local, prediction
-from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, Documents
-from scirocco.models.lda.document_batches import growth_steps
 from scirocco.models.lda.estimator import LDA
-from scirocco.models.lda.gaussian import START_PASSES, Callbacks, GaussianTopics, Plan, kernels
+from scirocco.models.lda.gaussian import GaussianChain, GaussianTopics, kernels
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import all_rows
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.topics import Arrays
-from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
@@ -79,29 +76,21 @@ class Members:
         run_blocks(lambda first, last: run(*held, first, last), len(self.x), self.threads)
 
 
-class MemberChain:
+class MemberChain(GaussianChain):
     """One chain."""
 
+    STATE = ("mean", "precision", "omega")
+
     def __init__(self, corpus: Corpus, settings: Settings, seed: int, number: int):
-        self.corpus, self.settings, self.number, self._seed = corpus, settings, number, seed
-        self.seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+        super().__init__(corpus, settings, seed, number)
         self.members = Members(all_rows(corpus), settings.num_topics, settings.num_threads)
-        self.step, size = 0, settings.num_topics
+        size = settings.num_topics
         self.omega = np.full((size, corpus.vocabulary_size), 1.0 / corpus.vocabulary_size)
         self.mean, self.precision = np.zeros(size), np.eye(size)
 
-    def advance(self, num_steps: int) -> None:
-        """Run `num_steps` sweeps."""
-        if not self.step:
-            self._start()
-        for _ in range(num_steps):
-            self.step += 1
-            self.sweep()
-
-    def _start(self) -> None:
+    def begin(self) -> None:
         """Take the topics of tokens from a short chain with Dirichlet shares."""
-        chain = TopicChain(self.corpus, self.settings, self._seed, self.number)
-        chain.advance(growth_steps(self.settings.growth, self.settings.batch_size) + START_PASSES)
+        chain = self.start()
         z = chain.engine._gather(np.arange(self.corpus.num_documents))
         members, size = self.members, len(self.mean)
         owner = np.repeat(np.arange(len(members.x)), np.diff(members.batch.indptr))
@@ -112,16 +101,15 @@ class MemberChain:
         self.omega = chain.mean().astype(np.float64)
         self._draw_population(np.random.default_rng([self.seed, 0, TopicPurpose.HYPER]))
 
-    def sweep(self) -> None:
-        """All parameters once."""
-        rng = np.random.default_rng([self.seed, self.step, TopicPurpose.UPDATE])
-        members, number = self.members, self.step << 3
-        members.draw_tokens(self.omega, (self.seed, number + TopicPurpose.LOCAL))
-        self.omega = self._words(rng)
-        members.draw_shares(self.mean, self.precision, rng, (self.seed, number + TopicPurpose.READ))
+    def move(self) -> None:
+        """A sweep: all parameters once."""
+        rng, members = self.rng(TopicPurpose.UPDATE), self.members
+        members.draw_tokens(self.omega, self.words(TopicPurpose.LOCAL))
+        self.omega = self._draw_words(rng)
+        members.draw_shares(self.mean, self.precision, rng, self.words(TopicPurpose.READ))
         self._draw_population(rng)
 
-    def _words(self, rng: np.random.Generator) -> np.ndarray:
+    def _draw_words(self, rng: np.random.Generator) -> np.ndarray:
         """ω given the topics of all tokens."""
         batch, size = self.members.batch, len(self.mean)
         counts = np.zeros(self.omega.shape)
@@ -150,19 +138,12 @@ class MemberChain:
 
     def state(self) -> Arrays:
         """Arrays from which `restore` resumes exactly."""
-        gaussian = {"mean": self.mean, "precision": self.precision, "omega": self.omega}
-        return {
-            "x": self.members.x,
-            "memory": self.members.z,
-            **gaussian,
-            "steps": np.array([self.step], np.int64),
-        }
+        return {**super().state(), "x": self.members.x, "memory": self.members.z}
 
     def restore(self, state: Arrays) -> None:
         """Restore the chain from `state`."""
+        super().restore(state)
         self.members.x, self.members.z = state["x"].copy(), state["memory"].copy()
-        self.mean, self.precision = state["mean"].copy(), state["precision"].copy()
-        self.omega, self.step = state["omega"].copy(), int(state["steps"][0])
 
 
 def wishart(rng: np.random.Generator, freedom: float, scale: np.ndarray) -> np.ndarray:
@@ -195,8 +176,11 @@ class CorrelatedTopics(GaussianTopics):
         Posterior mean of the topics, (topics, words).
     shares_
         Posterior mean of the shares of the topics in the documents of the fit, (topics,).
+    draws_
+        "topics" (chain, draw, topic, word), "mean" and "covariance" of x, in memory or read from disk when indexed; the
+        topics of all chains are in the order of the first.
     run_
-        The run: `run_.draws` has "topics" (chain, draw, topic, word), "mean" and "covariance" of x.
+        The run, with the draws as each chain made them.
     vocabulary_
         The words, if known.
 
@@ -209,8 +193,7 @@ class CorrelatedTopics(GaussianTopics):
     ((2, 2), (60, 2))
     """
 
-    _kind = fits.Kind("CorrelatedTopics", "a correlated topic model", "correlated")
-    _axes: ClassVar[dict[str, int]] = {"topics": 0, "mean": 0}
+    TOPICS: ClassVar[Mapping[str, Sequence[int]]] = {"topics": (0,), "mean": (0,), "covariance": (0, 1)}
 
     def __init__(
         self,
@@ -220,7 +203,7 @@ class CorrelatedTopics(GaussianTopics):
         num_samples: int | None = None,
         num_burnin: float = 0.5,
         thin: int | None = None,
-        num_chains: int = 1,
+        num_chains: int = 2,
         seed: int = 0,
         num_threads: int | None = None,
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
@@ -242,14 +225,7 @@ class CorrelatedTopics(GaussianTopics):
         vocabulary: Vocabulary = None,
         column: str | None = None,
         encoding: str = "utf-8",
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Callbacks = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> CorrelatedTopics:
         """Sample topics and their correlations from the posterior given documents.
 
@@ -272,57 +248,53 @@ class CorrelatedTopics(GaussianTopics):
         # with a small alpha, topics that occur together begin as one, which is hard to leave
         settings = self._start_settings(corpus, beta=self.beta, alpha=1.0)
         solve = corpus.num_documents * size * (_ENTRY_SECONDS * 10 + _SOLVE_SECONDS * size**2)
-        plan = Plan(
+        program = self._program(
+            corpus,
+            "exact Gibbs sampler",
             {"num_topics": size, "beta": settings.beta},
-            {"topics": (size, corpus.vocabulary_size), "mean": (size,), "covariance": (size, size)},
-            {"shares": (size,)},
+            Spec.of(
+                {"topics": (size, corpus.vocabulary_size), "mean": (size,), "covariance": (size, size)},
+                {"shares": (size,)},
+            ),
             lambda number: MemberChain(corpus, settings, self.seed, number),
             corpus.num_tokens * size * _TOKEN_SECONDS
             + solve
             + size * corpus.vocabulary_size * _ENTRY_SECONDS,
-            "exact Gibbs sampler",
-            np.empty(0),
         )
-        how = {"store": store, "resume": resume, "overwrite": overwrite}
-        lengths = (num_steps, num_epochs, max_seconds)
-        self._run(corpus, plan, lengths, {}, callbacks=callbacks, progress=progress, **how)
+        self._run(program, options, self._asked_of(program, options))
+        self.tokeniser_ = corpus.tokeniser
         return self
 
-    def _settle(self, run: Run, told: dict[str, Any]) -> None:
-        super()._settle(run, told)
-        self.__dict__.pop("_topics", None)
-        if "_orders" not in vars(self):
-            return
-        self.components_ = self._lda.components_
-        shares = np.asarray(run.stats["shares"])
-        self.shares_ = np.mean(
-            [part[:, order].mean(axis=0) for part, order in zip(shares, self._orders, strict=True)], axis=0
-        )
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        draws = super()._results(run, told, arrays)
+        vars(self).pop("_topics", None)
+        self.shares_ = np.asarray(self._in_order(run.stats["shares"])).mean(axis=(0, 1))
+        return draws
 
     @property
     def _lda(self) -> LDA:
         """The topics as an `LDA`, for results that do not depend on the shares."""
         if "_topics" not in vars(self):
-            self._topics = self._as_lda(self._pooled("topics", 0))
+            self._topics = self._as_lda(self._pooled("topics"))
         return self._topics
-
-    def _covariances(self) -> np.ndarray:
-        """Draws of Σ of all chains together."""
-        draws = np.asarray(self.run_.draws["covariance"])
-        return np.concatenate(
-            [part[:, order][:, :, order] for part, order in zip(draws, self._orders, strict=True)]
-        )
 
     def _drawn_correlations(self) -> np.ndarray:
         """Correlations of x less its mean over the topics, (chain, draw, topics, topics)."""
         centre = np.eye(self.num_topics) - 1.0 / self.num_topics
-        covariance = centre @ self._covariances() @ centre
-        sd = np.sqrt(np.maximum(np.einsum("nkk->nk", covariance), 1e-12))
-        found = covariance / (sd[:, :, None] * sd[:, None])
-        return found.reshape(len(self._orders), -1, *found.shape[1:])
+        covariance = centre @ np.asarray(self.draws_["covariance"]) @ centre
+        sd = np.sqrt(np.maximum(np.einsum("cnkk->cnk", covariance), 1e-12))
+        found: np.ndarray = covariance / (sd[..., :, None] * sd[..., None, :])
+        return found
 
     def _watched(self) -> dict[str, np.ndarray]:
-        return {"correlations": self._drawn_correlations()}
+        """Shares of the topics, and the correlation of each pair."""
+        pairs = (..., *np.triu_indices(self.num_topics, 1))
+        shares = np.asarray(self._in_order(self.run_.stats["shares"]))
+        return {"shares": shares, "correlations": self._drawn_correlations()[pairs]}
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        pairs = zip(*np.triu_indices(self.num_topics, 1), strict=True)
+        return {"correlations_dim_0": [f"{j}, {k}" for j, k in pairs]}
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -365,8 +337,7 @@ class CorrelatedTopics(GaussianTopics):
         mean, low, high = self.correlations(interval)
         return plotting.correlations(mean, low, high, self.labels(2), interval)
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`."""
+    def _view(self, run: Run, **options: Any) -> View:
         from scirocco.models.lda import view_documents
 
         return view_documents.of_correlations(self, run)
@@ -396,7 +367,7 @@ class CorrelatedTopics(GaussianTopics):
 
     def _folded(self, rows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For some draws of the parameters: ω, and draws of the shares of documents (draw, document, topic)."""
-        topics, means, covariances = self._pooled("topics", 0), self._pooled("mean", 0), self._covariances()
+        topics, means, covariances = map(self._pooled, ("topics", "mean", "covariance"))
         chosen = np.unique(np.linspace(0, len(topics) - 1, min(_DRAWS, len(topics))).astype(int))
         for number in chosen:
             rng = np.random.default_rng([self.seed, number, 0xC7])

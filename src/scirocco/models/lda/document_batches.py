@@ -11,7 +11,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.fits.chains import DocumentPurpose
+from scirocco.models._core.chain import DocumentPurpose
 from scirocco.models.lda.corpus import Corpus
 from scirocco.models.lda.streams import DocumentStream, Rows
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,18 +13,19 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.diagnostics.intervals import central, effective_draws
 from scirocco.errors import InvalidValueError
-from scirocco.models import fits
+from scirocco.models._core.chain import Spec
+from scirocco.models._core.program import FitOptions
+from scirocco.models._core.view import View
 from scirocco.models.lda import prediction
 from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.describing import GroupShares
 from scirocco.models.lda.estimator import LDA
-from scirocco.models.lda.gaussian import Callbacks, GaussianTopics, Plan
+from scirocco.models.lda.gaussian import GaussianTopics
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import all_rows, largest
 from scirocco.models.lda.texts import as_numbers, column_of
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.walks import WalkChain, Walks
-from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
@@ -91,8 +92,11 @@ class DynamicTopics(GaussianTopics):
         Posterior mean of the topics, (slices, topics, words).
     drift_, spread_
         Posterior means of σ and τ.
+    draws_
+        "topics" (chain, draw, slice, topic, word) and "shares" (chain, draw, slice, topic), in memory or read from disk
+        when indexed; the topics of all chains are in the order of the first.
     run_
-        The run: `run_.draws["topics"]` has the axes (chain, draw, slice, topic, word).
+        The run, with the draws as each chain made them.
     vocabulary_
         The words, if known.
 
@@ -106,8 +110,7 @@ class DynamicTopics(GaussianTopics):
     ((3, 2, 4), [2001, 2002, 2003])
     """
 
-    _kind = fits.Kind("DynamicTopics", "a dynamic topic model", "dynamic")
-    _axes: ClassVar[dict[str, int]] = {"topics": 1, "shares": 1}
+    TOPICS: ClassVar[Mapping[str, Sequence[int]]] = {"topics": (1,), "shares": (1,)}
 
     def __init__(
         self,
@@ -120,7 +123,7 @@ class DynamicTopics(GaussianTopics):
         num_samples: int | None = None,
         num_burnin: float = 0.5,
         thin: int | None = None,
-        num_chains: int = 1,
+        num_chains: int = 2,
         seed: int = 0,
         num_threads: int | None = None,
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
@@ -147,14 +150,7 @@ class DynamicTopics(GaussianTopics):
         vocabulary: Vocabulary = None,
         column: str | None = None,
         encoding: str = "utf-8",
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Callbacks = (),
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> DynamicTopics:
         """Sample topics from the posterior given documents and their times.
 
@@ -182,8 +178,9 @@ class DynamicTopics(GaussianTopics):
         settings = self._start_settings(corpus, alpha=self.alpha)
         task = Walks(corpus, slices, gaps, settings, self.spread, self.drift)
         shape = (len(labels), num_topics, corpus.vocabulary_size)
-        entries = float(np.prod(shape))
-        plan = Plan(
+        program = self._program(
+            corpus,
+            f"exact Gibbs sampler, {len(labels)} time slices from {labels[0]} to {labels[-1]}",
             {
                 "num_topics": num_topics,
                 "alpha": settings.alpha.tolist(),
@@ -191,51 +188,43 @@ class DynamicTopics(GaussianTopics):
                 "drift": self.drift,
                 "num_slices": len(labels),
             },
-            {"topics": shape, "shares": shape[:2]},
-            {"spread": (), "drift": ()},
+            Spec.of({"topics": shape, "shares": shape[:2]}, {"spread": (), "drift": ()}),
             lambda number: WalkChain(task, self.seed, number),
-            entries * _ENTRY_SECONDS + corpus.num_tokens * _TOKEN_SECONDS,
-            f"exact Gibbs sampler, {len(labels)} time slices from {labels[0]} to {labels[-1]}",
-            slices,
+            math.prod(shape) * _ENTRY_SECONDS + corpus.num_tokens * _TOKEN_SECONDS,
+            {
+                "times": labels.astype(str).tolist(),
+                "kind": labels.dtype.str,
+                "num_documents": np.bincount(slices).tolist(),
+            },
+            {"slices": slices},
         )
-        told = {
-            "times": labels.astype(str).tolist(),
-            "kind": labels.dtype.str,
-            "num_documents": np.bincount(slices).tolist(),
-        }
-        how = {"store": store, "resume": resume, "overwrite": overwrite}
-        self._run(
-            corpus,
-            plan,
-            (num_steps, num_epochs, max_seconds),
-            told,
-            callbacks=callbacks,
-            progress=progress,
-            **how,
-        )
+        self._run(program, options, self._asked_of(program, options))
+        self.tokeniser_ = corpus.tokeniser
         return self
 
-    def _settle(self, run: Run, told: dict[str, Any]) -> None:
-        super()._settle(run, told)
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        draws = super()._results(run, told, arrays)
         self.times_ = np.array(told["times"]).astype(np.dtype(told["kind"]))
         self.num_documents_ = np.array(told["num_documents"])
-        if "_orders" not in vars(self):
-            return
-        draws = run.draws["topics"]
-        total = np.zeros(draws.shape[2:])
-        for chain, order in enumerate(self._orders):
-            for number in range(draws.shape[1]):
-                total += np.asarray(draws[chain, number])[:, order]
-        self.components_ = (total / (draws.shape[0] * draws.shape[1])).astype(np.float32)
+        total = np.zeros(draws["topics"].shape[2:])
+        for at in np.ndindex(draws["topics"].shape[:2]):
+            total += draws["topics"][at]
+        self.components_ = (total / (run.num_chains * run.num_draws)).astype(np.float32)
         self.spread_, self.drift_ = (float(np.mean(run.stats[name])) for name in ("spread", "drift"))
+        return draws
 
     def _without_time(self, topics: np.ndarray) -> np.ndarray:
         mean: np.ndarray = topics.mean(axis=0)
         return mean
 
     def _watched(self) -> dict[str, np.ndarray]:
-        shares = self._pooled("shares", 1)
-        return {"shares": shares.reshape(len(self._orders), -1, *shares.shape[1:])}
+        """Shares of the topics in the slices, and τ and σ if they are learned."""
+        learned = [name for name in ("spread", "drift") if getattr(self, name) is None]
+        scales = {name: np.asarray(self.run_.stats[name]) for name in learned}
+        return {"shares": np.asarray(self.draws_["shares"]), **scales}
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        return {"shares_dim_0": [str(time) for time in self.times_.tolist()]}
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -244,7 +233,7 @@ class DynamicTopics(GaussianTopics):
         return self._slice(int(_slice_of(self.times_, as_numbers([time]))[0]))
 
     def _slice(self, number: int) -> LDA:
-        return self._as_lda(self._pooled("topics", 1, lambda draw: draw[number]))
+        return self._as_lda(self._pooled("topics", lambda draw: draw[number]))
 
     def top_words(self, num: int = 10, *, interval: float | None = None) -> dict[Any, list[list[Any]]]:
         """For each time the most probable words of each topic; with `interval` as (word, mean, low, high)."""
@@ -255,10 +244,8 @@ class DynamicTopics(GaussianTopics):
     def labels(self, num: int = 3) -> list[str]:
         """A short name for each topic: its `num` most probable words over all times."""
         self._check_fitted()
-        names: Any = self.vocabulary_ or tuple(range(self.n_features_in_))
-        return [
-            ", ".join(str(names[word]) for word in largest(row, num)) for row in self.components_.mean(axis=0)
-        ]
+        rows = self.components_.mean(axis=0)
+        return [", ".join(str(self._words[word]) for word in largest(row, num)) for row in rows]
 
     def evolution(
         self, topic: int, words: Sequence[Any] | None = None, *, num: int = 6, interval: float = 0.9
@@ -276,13 +263,10 @@ class DynamicTopics(GaussianTopics):
             if words is None
             else np.array([self._number(word) for word in words])
         )
-        drawn = self._pooled("topics", 1, lambda draw: draw[:, topic, chosen])
-        by_chain = drawn.reshape(len(self._orders), -1, *drawn.shape[1:])
-        low, high = central(by_chain, interval, axis=(0, 1), effective=effective_draws(by_chain))
-        names: Any = self.vocabulary_ or tuple(range(self.n_features_in_))
-        return WordPaths(
-            int(topic), self.times_, tuple(names[w] for w in chosen), drawn.mean(axis=0), low, high
-        )
+        drawn = self._by_chain(self._pooled("topics", lambda draw: draw[:, topic, chosen]))
+        low, high = central(drawn, interval, axis=(0, 1), effective=effective_draws(drawn))
+        names = tuple(self._words[word] for word in chosen)
+        return WordPaths(int(topic), self.times_, names, drawn.mean(axis=(0, 1)), low, high)
 
     def _number(self, word: Any) -> int:
         if isinstance(word, int | np.integer) and 0 <= word < self.n_features_in_:
@@ -295,10 +279,10 @@ class DynamicTopics(GaussianTopics):
 
     def shares(self, interval: float = 0.9) -> GroupShares:
         """Mean shares of the topics in the documents of each slice, with central intervals; it has `plot()`."""
-        drawn = self._pooled("shares", 1)
-        by_chain = drawn.reshape(len(self._orders), -1, *drawn.shape[1:])
-        ends = central(by_chain, interval, axis=(0, 1), effective=effective_draws(by_chain))
-        return GroupShares(self.times_, self.num_documents_, drawn.mean(axis=0), *ends)
+        self._check_fitted()
+        drawn = np.asarray(self.draws_["shares"])
+        ends = central(drawn, interval, axis=(0, 1), effective=effective_draws(drawn))
+        return GroupShares(self.times_, self.num_documents_, drawn.mean(axis=(0, 1)), *ends)
 
     def plot_topics(
         self, num: int = 5, *, topics: Sequence[int] | None = None, interval: float = 0.9
@@ -312,8 +296,7 @@ class DynamicTopics(GaussianTopics):
         self._check_fitted()
         return plotting.paths(self, num, topics, interval)
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`."""
+    def _view(self, run: Run, **options: Any) -> View:
         from scirocco.models.lda import view_documents
 
         return view_documents.over_time(self, run)

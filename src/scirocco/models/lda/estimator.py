@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
-from scirocco.models import fits
-from scirocco.models.fits.conventions import StepSize, new_names
-from scirocco.models.lda import chain as chains
+from scirocco.models._core.chain import HostChains
+from scirocco.models._core.conventions import StepSize
+from scirocco.models._core.device import HOST
+from scirocco.models._core.length import Asked
+from scirocco.models._core.program import FitOptions
+from scirocco.models._core.view import View
 from scirocco.models.lda import guiding, sharded
+from scirocco.models.lda.chain import Task, TopicChain, program
 from scirocco.models.lda.corpus import Corpus, Documents
-from scirocco.models.lda.guiding import Guide, Labels, SeedWords
+from scirocco.models.lda.guiding import Labels, SeedWords
 from scirocco.models.lda.incremental import Incremental
+from scirocco.models.lda.model import usual_draws
 from scirocco.models.lda.readers import Vocabulary
-from scirocco.models.lda.settings import Settings, Size, preset, resolve
+from scirocco.models.lda.settings import PRESETS, Settings, Size, resolve
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.texts import column_of
 from scirocco.models.lda.tokeniser import Tokeniser
-from scirocco.models._core.view import View
-from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, as_callbacks
+from scirocco.run.progress import as_callbacks
+from scirocco.run.records import Record
 from scirocco.run.result import Run
-from scirocco.types import PyTree
-
-log = logging.getLogger("scirocco")
+from scirocco.store import holds_run, open_stored
 
 
-class LDA(fits.Conventions, Incremental):
+class LDA(Incremental):
     r"""Latent Dirichlet allocation: ω_k ~ Dir(β), η_d ~ Dir(α), z ~ η_d, w ~ ω_z; posterior draws of the topics ω.
 
     Follows scikit-learn's conventions (`fit`, `transform`, `components_`, `get_params`, pipelines), and in
@@ -88,11 +89,13 @@ class LDA(fits.Conventions, Incremental):
         Number of posterior draws per chain; a short run gives fewer. None: 100, of large models fewer (at least 20).
     num_burnin
         Length of the burn-in, whose draws are discarded: steps (int), or a fraction of the run (float below 1). It
-        always includes the growth and one pass after it.
+        always includes the growth, which takes at most half of a run, and one pass after it.
     thin
         Steps between two draws. None: the draws are spread evenly over the run after the burn-in.
     num_chains, seed, num_threads
-        Number of independent chains; the same seed gives the same draws for any `num_threads`.
+        Number of independent chains; the same seed gives the same draws for any `num_threads`. Two by default, not four
+        as for other models: one chain already uses all cores, so that each further one costs as much as the first,
+        and two are enough to see whether the topics depend on where a chain began.
     tokeniser
         How texts become words: a `Tokeniser`, a function from a text to a list of words, or the language of the stop
         words; by default `Tokeniser()`. Not used for counts and lists of words.
@@ -112,8 +115,13 @@ class LDA(fits.Conventions, Incremental):
         Posterior mean of the topics, (topics, words); rows sum to one.
     alpha_, beta_
         The given values, or posterior means if they are learned.
+    shares_
+        Posterior mean of the shares of the topics in the tokens.
+    draws_
+        {"topics": draws with the axes (chain, draw, topic, word)}, in memory or read from disk when indexed; the topics
+        of all chains are in the order of the first.
     run_
-        The run: `run_.draws["topics"]` has the axes (chain, draw, topic, word).
+        The run, with the draws as each chain made them; `run_.stats["shares"]` are shares of the topics in the tokens.
     vocabulary_
         The words, if known.
     topic_names_
@@ -129,10 +137,8 @@ class LDA(fits.Conventions, Incremental):
     ((2, 4), True)
     """
 
-    _takes_counts = True
-    _renamed: ClassVar[Mapping[str, str]] = {"num_draws": "num_samples", "discard": "num_burnin"}
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
 
-    @fits.renamed_arguments(_renamed)
     def __init__(
         self,
         num_topics: int = 100,
@@ -156,7 +162,7 @@ class LDA(fits.Conventions, Incremental):
         num_samples: int | None = None,
         num_burnin: float = 0.5,
         thin: int | None = None,
-        num_chains: int = 1,
+        num_chains: int = 2,
         seed: int = 0,
         num_threads: int | None = None,
         device: str = "auto",
@@ -173,11 +179,6 @@ class LDA(fits.Conventions, Incremental):
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
         self.tokeniser, self.seed_words, self.seed_weight = tokeniser, seed_words, seed_weight
 
-    @classmethod
-    def preset(cls, name: str, num_topics: int = 100, **changes: Any) -> LDA:
-        """A model with the settings of a paper: "patterson2013", "baker2018" or "barile2024"."""
-        return cls(num_topics, **{**preset(name), **changes})
-
     def fit(
         self,
         X: Documents | DocumentStream,
@@ -187,19 +188,12 @@ class LDA(fits.Conventions, Incremental):
         column: str | None = None,
         encoding: str = "utf-8",
         labels: Labels | None = None,
-        num_steps: int | None = None,
-        num_epochs: float | None = None,
-        max_seconds: float | None = None,
         validation: Documents | None = None,
         continue_from: LDA | str | os.PathLike[str] | None = None,
-        store: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = True,
         client: object = None,
         num_shards: int | None = None,
         steps_per_exchange: int = 1,
+        **options: Unpack[FitOptions],
     ) -> LDA:
         """Sample topics from the posterior given documents.
 
@@ -221,10 +215,11 @@ class LDA(fits.Conventions, Incremental):
             has them. Each label is a topic with this name, which only documents with the label have; they also have the
             topics that are no label. A document with None has all topics.
         num_steps, num_epochs, max_seconds
-            The length of the run, including burn-in; give at most one of the three. Passes (epochs) are over all
-            documents, after the growth. By default `num_samples` times `thin` steps after the burn-in if `thin` is
-            given. Otherwise with memory 20 to 400 passes, the more the smaller the corpus (200 on an accelerator), and
-            20 without memory.
+            The length of the run, including burn-in; give at most one of the three. In a pass (epoch) as many documents
+            are visited as there are; visits of the growth count as others do, and the short runs from which chains of
+            small corpora start are not counted. By default `num_samples` times `thin` steps after the burn-in if
+            `thin` is given. Otherwise with memory the growth and 20 to 400 passes, the more the smaller the corpus (200
+            on an accelerator), and 20 without memory.
         validation
             Documents to score while the chains run: their perplexity is shown and kept in `run_.scores`.
         continue_from
@@ -250,51 +245,53 @@ class LDA(fits.Conventions, Incremental):
         _checks.positive_int(self.num_topics, "num_topics", minimum=2)
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
         corpus = self._documents(X, vocabulary, former, column, encoding)
-        tokeniser = corpus.tokeniser
-        remote = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
-        if resume:
-            remote |= chains.as_stored(store, self.get_params())
-        remote |= {} if former is None else {"growth": None}
+        changes = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
+        if self.device == "auto" and options.get("resume") and _is_on_host(options.get("store")):
+            changes["device"] = HOST  # as the stored chains, even if there is an accelerator now
+        changes |= {} if former is None else {"growth": None}
         if isinstance(labels, str):
             labels = column_of(X, labels, encoding)
         guide = guiding.guide(self.seed_words, self.seed_weight, labels, corpus, self.num_topics)
-        remote |= {} if guide is None else guide.changes(self.get_params() | remote)
-        settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **remote)
-        wanted = fits.check_draws(self._kept_draws(corpus.vocabulary_size), self.num_burnin, self.thin)
-        length = chains.check_length(num_steps, num_epochs, max_seconds, corpus, settings, wanted)
-        task = chains.Task(
+        changes |= {} if guide is None else guide.changes(self.get_params() | changes)
+        settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **changes)
+        asked = self._asked(options, num_samples=usual_draws(self.num_topics * corpus.vocabulary_size))
+        names = {"topic_names": [] if guide is None else list(guide.names)}
+        start = None
+        if former is not None:
+            start = former._start(corpus, settings, asked.num_chains, asked.seed, guide)
+        task = Task(
             corpus,
             settings,
-            _checks.positive_int(self.num_chains, "num_chains"),
-            _checks.positive_int(self.seed, "seed", minimum=0),
-            length,
-            *wanted,
+            asked.seed,
+            asked.num_chains,
             self.growth,
-            start=None
-            if former is None
-            else former._start(corpus, settings, self.num_chains, self.seed, guide),
+            self._words_of(corpus) | names,
+            start=start,
             guide=guide,
-            chosen=f"LDA: {_chosen(settings, length, wanted[0], corpus.num_documents, guide)}",
         )
-        watch = () if validation is None else (self._watcher(validation, corpus, settings, tokeniser),)
-        with sharded.counting_on(client, num_shards, corpus, settings, store) as counting:
-            log.info("%s", task.chosen)
-            self.run_, reached = chains.fit(
-                task._replace(counting=counting),
-                store=store,
-                resume=resume,
-                overwrite=overwrite,
-                callbacks=(*as_callbacks(callbacks), *watch),
-                progress=progress,
-                extra=self._extra(corpus.vocabulary, tokeniser, () if guide is None else guide.names),
-            )
-        assert self.run_ is not None
-        self._keep(self.run_.draws, self.run_.stats)
-        self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
-        self._reached, self.tokeniser_ = reached, tokeniser
-        self.topic_names_ = () if guide is None else guide.names
-        self.__dict__.pop("_online", None)
+        if validation is not None:
+            watch = self._watcher(validation, corpus, settings, corpus.tokeniser)
+            options["callbacks"] = (*as_callbacks(options.get("callbacks", ())), watch)
+        with sharded.counting_on(client, num_shards, corpus, settings, options.get("store")) as counting:
+            self._sampled(task._replace(counting=counting), options, asked)
+        self.tokeniser_ = corpus.tokeniser
+        vars(self).pop("_online", None)
         return self
+
+    def _sampled(self, task: Task, options: FitOptions, asked: Asked) -> None:
+        """Run the chains of a task, of which the first part of a known length is growth; keep where they end."""
+        made: list[TopicChain] = []
+        chains = program(task, made)
+        length = chains.length(asked, options)
+        if length.num_steps is not None:
+            chains = program(task, made, task.growth_for(length.num_steps))
+            if not length.is_default:
+                options = {**options, "num_steps": length.num_steps, "num_epochs": None}
+        elif task.start is not None:
+            chains = program(task, made, task.start.growth)
+        self._run(chains, options, asked)
+        if self.run_.path is None:
+            self._arrays = HostChains(made, chains.spec).save()
 
     def fit_transform(self, X: Documents, y: object = None, **options: Any) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
@@ -302,90 +299,22 @@ class LDA(fits.Conventions, Incremental):
         shares: np.ndarray = self.fit(X, y, **options).transform(X, **where)
         return shares
 
-    def report_view(self, run: Run | None = None, **options: Any) -> View:
-        """Contents of a report, see `scirocco.models._core.view`."""
+    def _view(self, run: Run, **options: Any) -> View:
         from scirocco.models.lda import view
 
         return view.view(self, run, options.get("documents"), options.get("groups"))
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ, with the topics of all chains in the order of the first."""
-        self._check_fitted()
-        shape = self._draws.shape
-        draws = {"topics": np.stack([self._draw(n) for n in range(self._num_draws)]).reshape(shape)}
-        stats = dict(self._stats)
-        if "alpha" in stats:
-            stats["alpha"] = self._aligned(stats["alpha"])
-        return fits.to_arviz(chains.KIND, self.run_, draws, stats)
-
-    # -- on disk ------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save the fitted model: draws as a Zarr group, settings and vocabulary; no pickles and no code."""
-        self._check_fitted()
-        extra = self._extra(self.vocabulary_, self.tokeniser_, self.topic_names_)
-        chains.save(self._draws, self._stats, self._fitted, extra, path, overwrite, self._reached)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LDA:
-        """Load a model from `save`, or from the `store` of a fit, finished or not; draws are read when needed."""
-        loaded = chains.load(path)
-        params = {name: decode(value, name) for name, value in loaded.extra["params"].items()}
-        model = cls(**new_names(params, cls._renamed, warn=False))
-        model.run_ = None
-        model._keep({"topics": loaded.draws}, loaded.stats)
-        words = tuple(loaded.extra["vocabulary"]) if loaded.extra["vocabulary"] else None
-        num_words = loaded.draws.shape[-1]
-        size = Size(loaded.configuration["num_rows"], num_words)
-        remembers = loaded.configuration["memory"]
-        changes = {"growth": None, "memory": remembers, "device": "cpu"}  # results need no accelerator
-        model._settle(words, num_words, model._settings(size, **changes))
-        model._reached = loaded.reached
-        if loaded.extra.get("tokeniser") is not None:
-            model.tokeniser_ = Tokeniser.from_json(loaded.extra["tokeniser"])
-        model.topic_names_ = tuple(loaded.extra.get("topic_names", ()))
-        return model
-
-    def _extra(
-        self,
-        vocabulary: tuple[str, ...] | None,
-        tokeniser: Tokeniser | None = None,
-        names: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        params = {name: encode(v) for name, v in self.get_params().items() if name != "tokeniser"}
-        split = None if tokeniser is None else tokeniser.as_json()
-        words = list(vocabulary) if vocabulary else None
-        return {"vocabulary": words, "params": params, "tokeniser": split, "topic_names": list(names)}
-
     # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _keep(self, draws: PyTree, stats: dict[str, Any]) -> None:
-        self._draws = np.empty((1, 0, 1, 1)) if draws is None else draws["topics"]
-        self._stats = {name: np.asarray(value) for name, value in stats.items()}
-
-    def _kept_draws(self, num_words: int) -> int:
-        if self.num_samples is not None:
-            return self.num_samples
-        return chains.usual_draws(self.num_topics, num_words)
 
     def _settings(self, size: Size, **changes: Any) -> Settings:
         return resolve(self.get_params() | changes, size)
 
 
-def _chosen(
-    settings: Settings,
-    length: fits.Length,
-    num_samples: int,
-    num_documents: int,
-    guide: Guide | None = None,
-) -> str:
-    """One line: the method, where it runs, and for how long."""
-    if length.num_steps is None:
-        lasts = f"{length.max_seconds:g} s"
-    else:
-        lasts = f"{length.num_steps * settings.batch_size / num_documents:,.0f} passes"
-    also = f" {guide.words}." if guide is not None and guide.words else ""
-    return f"{settings.words[:-1]}; {lasts}, at most {num_samples} draws per chain.{also}"
+def _is_on_host(store: str | os.PathLike[str] | None) -> bool:
+    """Whether there is a stored fit whose chains run with compiled kernels."""
+    if store is None or not holds_run(store):
+        return False
+    return Record.from_json(open_stored(store).record).configuration.get("device") == HOST
 
 
 def _size(corpus: Corpus | DocumentStream) -> Size:

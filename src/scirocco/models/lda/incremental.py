@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco.models.lda import chain as chains
+from scirocco._version import __version__
+from scirocco.models._core.chain import HostChains, Spec, states_of
 from scirocco.models.lda import continuing, prediction
 from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus, Documents
 from scirocco.models.lda.guiding import Guide
+from scirocco.models.lda.model import usual_draws
 from scirocco.models.lda.readers import Vocabulary
 from scirocco.models.lda.results import Results, all_rows, fold_in
 from scirocco.models.lda.settings import EXTENSIBLE, Settings, Size
 from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.texts import is_text, open_corpus
 from scirocco.models.lda.tokeniser import Tokeniser
+from scirocco.models.lda.topics import Arrays
+from scirocco.run import snapshot
 from scirocco.run.progress import Callback, Report
+from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
+from scirocco.store import open_stored
 
 _MANY = 1 << 40
+"""Documents of a corpus of which only parts are seen: no batch is limited by it."""
 
 
 class Incremental(Results):
     """A topic model that takes in more documents, and from which other models continue."""
 
-    num_chains: int
     sampler: str
-    run_: Run | None
     _online: list[TopicChain] | None = None
     """Chains of `partial_fit` without memory."""
-    _reached: continuing.Reached | None = None
-    """Where the chains ended."""
 
     if TYPE_CHECKING:
+        num_topics: int
 
         def _settings(self, size: Size, **changes: Any) -> Settings: ...
-        def _kept_draws(self, num_words: int) -> int: ...
 
     def partial_fit(
         self,
@@ -64,7 +68,7 @@ class Incremental(Results):
         """
         if "n_features_in_" in vars(self) and vocabulary is None:
             self._check_columns(X)
-        if self._reached is not None and self._reached.remembers:
+        if "run_" in vars(self) and self.run_.configuration["memory"] == "documents":
             return self._take_in(X, vocabulary, column, encoding)
         corpus = self._batch(X, vocabulary, column, encoding)
         if self._online is None:
@@ -73,19 +77,58 @@ class Incremental(Results):
         assert online is not None
         self._seen += corpus.num_documents
         total = max(self._seen, total_documents or 0)
-        kept = _checks.positive_int(self._kept_draws(corpus.vocabulary_size), "num_samples")
+        kept = usual_draws(self.num_topics * corpus.vocabulary_size)
+        kept = kept if self.num_samples is None else _checks.positive_int(self.num_samples, "num_samples")
         for chain, latest in zip(online, self._latest, strict=True):
             chain.extend(corpus.vocabulary_size)
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
-            latest[:] = [continuing.with_more_words(draw, corpus.vocabulary_size) for draw in latest]
-            latest.append(chain.draw())
+            latest[:] = [
+                (continuing.with_more_words(draw, corpus.vocabulary_size), shares) for draw, shares in latest
+            ]
+            drawn, stats = chain.kept()
+            latest.append((drawn["topics"], stats["shares"]))
             del latest[:-kept]
-        self.run_ = None
-        self._draws, self._stats = np.stack([np.stack(latest) for latest in self._latest]), {}
-        self._settle(corpus.vocabulary, corpus.vocabulary_size, online[0].settings)
-        self._reached = chains.reached_online(online, self._seen, self.seed)
+        topics, shares = (
+            np.stack([np.stack([each[part] for each in latest]) for latest in self._latest])
+            for part in (0, 1)
+        )
+        settings = online[0].settings.as_json()
+        states = HostChains(online, Spec({}, {})).save()
+        self._update(corpus, topics, {"shares": shares}, self._seen, settings, states)
         return self
+
+    def _update(
+        self,
+        corpus: Corpus,
+        topics: np.ndarray,
+        stats: dict[str, np.ndarray],
+        num_documents: int,
+        settings: dict[str, Any],
+        arrays: Arrays,
+    ) -> None:
+        """Settle draws that have taken in documents, with the states of their chains."""
+        configuration = {
+            "kind": OWN_LOOP,
+            "model": type(self).__name__,
+            **settings,
+            "num_rows": num_documents,
+            "num_words": corpus.vocabulary_size,
+            "data": None,
+            "dimension": int(np.prod(topics.shape[2:])),
+            "num_samples": topics.shape[1],
+            "num_burnin": 0,
+            "thin": 1,
+            "num_chains": len(topics),
+            "seed": self.seed,
+            "versions": {"scirocco": __version__, "numpy": np.__version__},
+        }
+        run = Run({"topics": topics}, None, stats, configuration, {}, {}, "complete", [])
+        names, tokeniser = vars(self).get("topic_names_", ()), vars(self).get("tokeniser_")
+        split = {} if tokeniser is None else {"tokeniser": tokeniser.as_json()}
+        told = self._words_of(corpus) | split | {"topic_names": list(names)}
+        self._settle(run, told, arrays)
+        self.tokeniser_ = tokeniser
 
     def _batch(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Corpus:
         """Documents for chains without memory."""
@@ -106,29 +149,39 @@ class Incremental(Results):
     def _begin_online(self, corpus: Corpus) -> None:
         """Chains without memory: new ones, or where those of a fit ended."""
         settings = self._settings(Size(_MANY, corpus.vocabulary_size), memory="none")
-        reached = self._reached
-        number = self.num_chains if reached is None else int(reached.configuration["num_chains"])
-        self._online = [TopicChain(corpus, settings, self.seed, c) for c in range(number)]
-        self._latest: list[list[np.ndarray]] = [[] for _ in self._online]
+        fitted = "run_" in vars(self)
+        number = self.run_.num_chains if fitted else _checks.positive_int(self.num_chains, "num_chains")
+        self._online = [TopicChain(corpus, settings, self.seed, chain) for chain in range(number)]
+        self._latest: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in self._online]
         self._seen = 0
-        if reached is not None:
-            for chain, state in zip(self._online, reached.states(), strict=True):
+        if fitted:
+            for chain, state in zip(self._online, self._states(), strict=True):
                 chain.continue_from(state)
-            self._latest = [[np.asarray(draw) for draw in part] for part in self._draws]
-            self._seen = int(reached.configuration["num_rows"])
+            draws, shares = self.run_.draws["topics"], np.asarray(self.run_.stats["shares"])
+            self._latest = [
+                list(zip(map(np.asarray, part), each, strict=True))
+                for part, each in zip(draws, shares, strict=True)
+            ]
+            self._seen = int(self.run_.configuration["num_rows"])
+
+    def _states(self) -> list[Arrays]:
+        """The states in which the chains ended; after an update with documents the sizes of the topics of all draws."""
+        return states_of(dict(self._written_arrays()), self.run_.num_chains)
+
+    def _written_arrays(self) -> Mapping[str, np.ndarray]:
+        if self._arrays or self.run_.path is None:
+            return self._arrays
+        return snapshot.of_chains(open_stored(self.run_.path).read_state())
 
     def _take_in(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Self:
         """Update each draw with the documents (`continuing.updated`)."""
-        assert self._reached is not None
-        corpus = self._documents(X, vocabulary, self, column, encoding)
+        corpus, run = self._documents(X, vocabulary, self, column, encoding), self.run_
         assert isinstance(corpus, Corpus)
-        settings = self._fitted
-        self._draws, reached = continuing.take_in(
-            self._reached, self._draws, self._stats, corpus, settings, self.seed
-        )
-        self.run_ = None
-        self._settle(corpus.vocabulary, corpus.vocabulary_size, settings)
-        self._reached = reached
+        topics, sizes = continuing.take_in(run, self._states(), corpus, self._fitted, self.seed)
+        stats = {name: np.asarray(run.stats[name]) for name in ("alpha", "beta") if name in run.stats}
+        stats["shares"] = sizes / sizes.sum(axis=-1, keepdims=True)
+        seen = int(run.configuration["num_rows"]) + corpus.num_documents
+        self._update(corpus, topics, stats, seen, dict(run.configuration), {"sizes": sizes})
         return self
 
     def _documents(
@@ -168,10 +221,7 @@ class Incremental(Results):
     ) -> continuing.Start:
         """Where chains that continue from this model start."""
         self._check_fitted()
-        assert self._reached is not None
-        return continuing.start(
-            self._reached, self._draws, self._stats, corpus, settings, num_chains, seed, guide
-        )
+        return continuing.start(self.run_, self._states(), corpus, settings, num_chains, seed, guide)
 
     def _watcher(
         self,

@@ -14,7 +14,7 @@ from scirocco.data.native.corpus import CorpusSource
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
-from scirocco.models.fits.chains import DocumentPurpose
+from scirocco.models._core.chain import DocumentPurpose
 from scirocco.models.lda import local
 from scirocco.models.lda.corpus import Corpus, NoWords
 from scirocco.models.lda.streams import Rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,24 +11,29 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco.diagnostics import rhat
 from scirocco.diagnostics.intervals import central, effective_draws, tails_of
-from scirocco.errors import InvalidValueError, NotFittedError
+from scirocco.errors import InvalidValueError
 from scirocco.models.lda import prediction
-from scirocco.models.lda.alignment import align, aligned_rhat, topic_distance
+from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.coherence import coherence as _coherence
 from scirocco.models.lda.coherence import to_pyldavis
 from scirocco.models.lda.collapsed_chain import document_lengths
 from scirocco.models.lda.corpus import Corpus, Documents
+from scirocco.models.lda.model import TopicModel
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.texts import open_corpus
-from scirocco.models.lda.tokeniser import Tokeniser
-from scirocco.models.lda.topics import normalise
+from scirocco.run.result import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_WATCHED_WORDS = 5
+"""Words of each topic that are compared between chains, in addition to its share."""
 _FOLD_DRAWS = 10
+"""Draws that results about documents are averaged over."""
 _FEW_EFFECTIVE = 8
+"""Independent draws below which intervals say little."""
 _MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 
 
@@ -41,84 +46,61 @@ class TopWords(NamedTuple):
     """(chain, draw, topics, n), with the topics of the chains matched."""
 
 
-class Results:
+class Results(TopicModel):
     """Results computed from the draws (chain, draw, topic, word), in memory or on disk."""
 
     seed: int
-    tokeniser: Any
-    tokeniser_: Tokeniser | None = None
+    num_threads: int | None
     topic_names_: tuple[str, ...] = ()
-    components_: np.ndarray
-    n_features_in_: int
-    vocabulary_: tuple[str, ...] | None
     alpha_: np.ndarray
     beta_: float
-    _draws: Any
-    _stats: dict[str, np.ndarray]
+    shares_: np.ndarray | None
+    """Posterior mean of the shares of the topics in the tokens."""
     _fitted: Settings
-    _orders: np.ndarray
-    """For each chain after the first: which of its topics matches topic k of the first."""
 
-    def _settle(self, vocabulary: tuple[str, ...] | None, num_words: int, settings: Settings) -> None:
-        """Match the topics of the chains and average them."""
-        chains, draws, num_topics, _ = self._draws.shape
-        if not draws:
-            raise InvalidValueError(
-                "the run has no draw yet: it is in its burn-in, or stopped there. Run it longer."
-            )
-        self._fitted, self.vocabulary_, self.n_features_in_ = settings, vocabulary, num_words
-        means = np.zeros((chains, num_topics, num_words), np.float32)
-        for chain in range(chains):
-            for number in range(draws):
-                means[chain] += self._draws[chain, number]
-        self._orders = align(means[0], means[1:]) if chains > 1 else np.empty((0, num_topics), int)
-        for mean, order in zip(means[1:], self._orders, strict=True):
-            means[0] += mean[order]
-        self.components_ = normalise(means[0])
-        alpha, beta = self._stats.get("alpha"), self._stats.get("beta")
-        self.alpha_ = settings.alpha if alpha is None else self._aligned(alpha).mean(axis=(0, 1))
-        self.beta_ = settings.beta if beta is None else float(np.mean(beta))
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        draws = super()._results(run, told, arrays)
+        self._fitted = Settings.from_json(run.configuration, self.num_threads)
+        self.topic_names_ = tuple(told["topic_names"])
+        self.alpha_, self.beta_ = self._fitted.alpha, self._fitted.beta
+        self.shares_ = None  # of topics that another model made
+        if "shares" in run.stats:
+            self.shares_ = np.asarray(self._in_order(run.stats["shares"])).mean(axis=(0, 1))
+        if "alpha" in run.stats:
+            self.alpha_ = np.asarray(self._in_order(run.stats["alpha"])).mean(axis=(0, 1))
+        if "beta" in run.stats:
+            self.beta_ = float(np.mean(run.stats["beta"]))
+        return draws
 
-    def _order(self, chain: int) -> np.ndarray:
-        return self._orders[chain - 1] if chain else np.arange(self._draws.shape[2])
+    def _watched(self) -> dict[str, np.ndarray]:
+        """Shares of the topics in the tokens, weights of their first words, and α and β if they are drawn."""
+        stats = self.run_.stats
+        weights = self.top_draws(_WATCHED_WORDS).draws
+        found = {
+            name: np.asarray(self._in_order(stats[name])) for name in ("shares", "alpha") if name in stats
+        }
+        found["words"] = weights.reshape(*weights.shape[:2], -1)
+        return found | ({"beta": np.asarray(stats["beta"])} if "beta" in stats else {})
 
-    def _aligned(self, values: np.ndarray) -> np.ndarray:
-        """(chain, draw, topic) with the topics of all chains in the order of the first."""
-        return np.stack([part[:, self._order(chain)] for chain, part in enumerate(values)])
-
-    def _draw(self, number: int) -> np.ndarray:
-        """A draw by its number over all chains, aligned."""
-        chain, place = divmod(number, self._draws.shape[1])
-        return np.asarray(self._draws[chain, place])[self._order(chain)]
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        words = [f"{k}: {self._words[w]}" for k, row in enumerate(self._top(_WATCHED_WORDS)) for w in row]
+        return {"words_dim_0": words}
 
     def _of_words(self, words: np.ndarray) -> np.ndarray:
         """Draws of ω of some words of each topic: `words` is (topics, n), the result (chain, draw, topics, n)."""
-        chains, draws = self._draws.shape[:2]
-        out = np.empty((chains * draws, *words.shape), np.float32)
-        for number in range(chains * draws):
+        out = np.empty((self._num_draws, *words.shape), np.float32)
+        for number in range(self._num_draws):
             out[number] = np.take_along_axis(self._draw(number), words, axis=1)
-        return out.reshape(chains, draws, *words.shape)
+        return self._by_chain(out)
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
     def topics(self, draws: bool = False) -> np.ndarray:
-        """The posterior mean (topics, words), or all draws (chain · draw, topics, words), chains aligned."""
+        """The posterior mean (topics, words), or all draws (chain · draw, topics, words)."""
         self._check_fitted()
         if not draws:
             return self.components_
         return np.stack([self._draw(number) for number in range(self._num_draws)])
-
-    @property
-    def draws_(self) -> dict[str, Any]:
-        """{"topics": (chain, draw, topic, word)} in memory or on disk; the topics of the chains are not matched."""
-        self._check_fitted()
-        return {"topics": self._draws}
-
-    @property
-    def stats_(self) -> dict[str, np.ndarray]:
-        """Statistics of each draw (chain, draw, ...): α and β if they were drawn, ..."""
-        self._check_fitted()
-        return self._stats
 
     def top_draws(self, num: int = 10) -> TopWords:
         """Draws of the weights of the `num` most probable words of each topic: for traces, intervals and R-hat."""
@@ -133,7 +115,7 @@ class Results:
         Pass `drawn` from `top_draws(num)` to avoid reading all draws again.
         """
         order = self._top(num) if drawn is None else drawn.words
-        names: tuple[Any, ...] = self.vocabulary_ or tuple(range(self.n_features_in_))
+        names = self._words
         if interval is None:
             return [[names[w] for w in row] for row in order]
         values = self._of_words(order) if drawn is None else drawn.draws
@@ -144,22 +126,23 @@ class Results:
             for rows in zip(order, means, low, high, strict=True)
         ]
 
-    def rhat(self, num: int = 10, *, drawn: TopWords | None = None) -> np.ndarray:
-        """R-hat of each topic after matching the topics of the chains: the largest over its `num` top words.
+    def rhat(self) -> np.ndarray:
+        """R-hat of each topic: the largest of its share and of its most probable words, as in `summary`.
 
         Near 1, the chains agree on the topic; above 1.1, they have found different topics or have not run long enough.
-        Pass `drawn` from `top_draws(num)` to avoid reading all draws again.
         """
         self._check_fitted()
-        chains, draws = self._draws.shape[:2]
+        chains, draws = self.run_.num_chains, self.run_.num_draws
         if chains < 2 or draws < 4:
             raise InvalidValueError(
                 f"R-hat requires 2 chains with 4 draws each; got {chains} and {draws}. Fit with num_chains=2."
             )
-        values_of = (self.top_draws(num) if drawn is None else drawn).draws
-        matched = np.tile(np.arange(values_of.shape[2]), (chains - 1, 1))  # already matched
-        values = aligned_rhat(values_of, matched)
-        largest: np.ndarray = np.where(np.isnan(values), -np.inf, values).max(axis=1)
+        watched, size = self._watched(), len(self.components_)
+        values = [
+            watched[name].reshape(chains, draws, size, -1) for name in ("shares", "words") if name in watched
+        ]
+        found = rhat(np.concatenate(values, axis=-1))
+        largest: np.ndarray = np.where(np.isnan(found), -np.inf, found).max(axis=1)
         return largest
 
     def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
@@ -319,10 +302,6 @@ class Results:
             )
         return central(values, interval, axis=(0, 1), effective=worth, advice=_MORE_DRAWS)
 
-    @property
-    def _num_draws(self) -> int:
-        return int(self._draws.shape[0] * self._draws.shape[1])
-
     def _top(self, num: int) -> np.ndarray:
         self._check_fitted()
         _checks.positive_int(num, "num")
@@ -369,10 +348,6 @@ class Results:
 
     def _known(self) -> Any:
         return self.vocabulary_ or self.n_features_in_
-
-    def _check_fitted(self) -> None:
-        if "components_" not in vars(self):
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit(X) first.")
 
 
 def largest(values: np.ndarray, num: int) -> np.ndarray:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from scirocco import _checks
 from scirocco.data.sources import check_memory
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models._core import device as devices
+from scirocco.models._core.device import HOST
 from scirocco.models.lda.document_batches import Growth, automatic_growth, automatic_starts, check_growth
 from scirocco.models.lda.langevin import METHODS, check_options
 from scirocco.samplers import schedules
@@ -19,10 +22,8 @@ SAMPLERS = ("auto", "scir", "scir_cv", "gibbs", *METHODS)
 REMEMBERING = ("scir", "gibbs")
 EXTENSIBLE = ("scir", "scir_cv")
 """Samplers without memory whose vocabulary can grow."""
-DEVICES = ("auto", "cpu", "gpu", "jax")
 ON_ARRAYS = ("scir", "gibbs", "scir_cv")
-HOST = "cpu"
-"""The device of compiled kernels; array programs have "jax:" and the name of JAX's backend."""
+"""Samplers that have array programs."""
 MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2
 DEFAULT_BATCH = 500
@@ -107,6 +108,19 @@ class Settings:
         out["growth"] = [list(stage) for stage in self.growth]
         out["options"] = dict(self.options)
         return out
+
+    @classmethod
+    def from_json(cls, written: Mapping[str, Any], num_threads: int | None) -> Self:
+        """The settings of a record, without its step size: for results."""
+        names = [each.name for each in dataclasses.fields(cls) if each.name in written]
+        changes = {
+            "alpha": np.array(written["alpha"], np.float64),
+            "growth": tuple((size, passes) for size, passes in written["growth"]),
+            "options": tuple(written["options"].items()),
+            "step_size": None,
+            "num_threads": num_threads,
+        }
+        return cls(**{name: written[name] for name in names} | changes)
 
 
 def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
@@ -212,24 +226,9 @@ def _memory(given: dict[str, Any], size: Size) -> str:
 
 def _device(given: dict[str, Any]) -> str:
     """Where the chains run: an accelerator if there is one and the sampler can use it, else compiled kernels."""
-    import jax
-
-    wanted, backend = given.get("device", HOST), jax.default_backend()
-    _checks.choice(wanted, "device", DEVICES)
-    if wanted == HOST or (wanted == "auto" and backend == "cpu"):
-        return HOST
-    if wanted == "gpu" and backend == "cpu":
-        raise InvalidValueError(
-            'device="gpu", but JAX has no accelerator (jax.default_backend() is "cpu"): install JAX for it, or use '
-            'device="auto".'
-        )
     able = given["sampler"] in ON_ARRAYS and given["local"] in ("auto", "parallel")
-    if wanted != "auto" and not able:
-        raise InvalidValueError(
-            f'device="{wanted}" requires sampler="scir", "gibbs" or "scir_cv" and local="auto": got '
-            f'sampler="{given["sampler"]}", local="{given["local"]}". The others run with device="cpu".'
-        )
-    return f"jax:{backend}" if able else HOST
+    requires = 'sampler="scir", "gibbs" or "scir_cv" and local="auto"'
+    return devices.resolve(given.get("device", HOST), able, requires)
 
 
 def _local(given: dict[str, Any], device: str) -> str:
@@ -296,6 +295,7 @@ def _learns(given: dict[str, Any], name: str, with_memory: bool) -> bool:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "patterson2013": {
+        "memory": "none",
         "sampler": "sgrld",
         "alpha": 0.01,
         "beta": 0.0001,
@@ -305,6 +305,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "step_size": schedules.polynomial(0.01, 1000.0, 0.6),
     },
     "baker2018": {
+        "memory": "none",
         "sampler": "scir",
         "alpha": 0.1,
         "beta": 0.5,
@@ -314,6 +315,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "step_size": schedules.polynomial(0.5, 10.0, 0.33),
     },
     "barile2024": {
+        "memory": "none",
         "sampler": "scir_cv",
         "alpha": 0.1,
         "beta": 0.1,
@@ -327,9 +329,3 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Settings of Patterson & Teh (2013) as in table 2 of the SCIR paper, of Baker et al. (2018), and of Barile & Nemeth.
 (The table of the last paper has typos in the available copies, κ = 3.32 and α = 1.1; 0.33 and 0.1 are used.)"""
-
-
-def preset(name: str) -> dict[str, Any]:
-    """The arguments of `LDA` for the settings of a paper, without memory, as in the papers."""
-    _checks.choice(name, "preset", tuple(PRESETS))
-    return {"memory": "none", **PRESETS[name]}

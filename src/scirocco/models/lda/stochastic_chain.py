@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from scirocco.diffusions import host
-from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models._core.chain import TopicPurpose
 from scirocco.models.lda import langevin, local
 from scirocco.models.lda.document_batches import Batches, Delivery
 from scirocco.models.lda.langevin import CentredTopics
@@ -18,6 +18,8 @@ from scirocco.models.lda.topics import Arrays, ControlledTopics, LazyTopics, Ref
 from scirocco.samplers import schedules
 
 SeedWords = Callable[[int], tuple[int, int]]
+LOGARITHMIC = ("sgld_natural", "sgld_cv")
+"""Samplers whose θ is a logarithm."""
 
 
 class Counting(Protocol):
@@ -102,6 +104,13 @@ class StochasticChain:
     def mean(self, seed: tuple[int, int]) -> np.ndarray:
         """A draw: no better point estimate is available."""
         return self.topics.draw(seed)
+
+    def sizes(self) -> np.ndarray:
+        """Sums of θ over the words: given n_k tokens of a topic, about βV + n_k."""
+        theta = self.topics.state()["theta"]
+        if self.settings.sampler in LOGARITHMIC:
+            theta = np.exp(theta)
+        return np.asarray(theta.sum(axis=0, dtype=np.float64))
 
     def state(self) -> Arrays:
         """Arrays from which `restore` resumes exactly."""
@@ -263,7 +272,7 @@ class Steps:
         h = float(DEFAULT_STEP_SIZE(number))
         self.seen += 1.0, counts.sum(dtype=np.float64) / num_documents, counts.max() / num_documents
         _, tokens, largest = self.seen * (total / self.seen[0])
-        if self.sampler in ("sgld_natural", "sgld_cv"):
+        if self.sampler in LOGARITHMIC:
             return _LEAP * h / (_PRIOR + largest)
         num_words, num_topics = self._size
         step = h / (1.0 + tokens / (num_topics * num_words))

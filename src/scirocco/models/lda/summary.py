@@ -1,26 +1,16 @@
-"""Summary of topics: the largest first, words with intervals, and agreement between chains."""
+"""Tables of topics: the largest first, words with intervals, agreement of chains; and comparison of two models."""
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.diagnostics.intervals import widest
 from scirocco.errors import InvalidValueError
-from scirocco.models import fits
 from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
-from scirocco.run.records import Record
-from scirocco.store import Stored, open_stored
-
-_SIZES = ("table", "topics.theta")
-"""Arrays of a chain's state, (words, topics), whose columns sum to the size of a topic in tokens."""
-_NATURAL = ("sgld_natural", "sgld_cv")
-"""Samplers whose θ is a logarithm."""
 
 
 class Word(NamedTuple):
@@ -43,71 +33,27 @@ class Topic(NamedTuple):
     """The name of seed words or of a label."""
 
 
-class Opened(NamedTuple):
-    """A stored fit and its progress."""
-
-    model: LDA
-    shares: np.ndarray | None
-    status: str
-    num_chains: int
-    num_draws: int
-
-    def level(self, interval: float) -> float:
-        """The probability of the intervals that are shown: less than `interval` if there are too few draws."""
-        return widest(self.num_chains * self.num_draws, interval)
-
-
-def open_run(path: str | os.PathLike[str]) -> Opened:
-    """Open a stored topic model, finished or not; shares of the topics are those of the last state of all chains."""
-    stored = open_stored(path)
-    fits.need_draws(stored, "lda", "topics")
-    model = LDA.load(path)
-    chains, draws = stored.arrays["posterior"]["topics"].shape[:2]
-    return Opened(model, _shares(stored, model), str(stored.progress["status"]), chains, draws)
-
-
-def token_shares(path: str | os.PathLike[str], model: LDA) -> np.ndarray | None:
-    """Shares of the topics in the tokens of a stored fit of `model`; None if the store does not have them."""
-    return _shares(open_stored(path), model)
-
-
-def _shares(stored: Stored, model: LDA) -> np.ndarray | None:
-    """Shares of the topics in the order of `components_`; None if the state does not have them."""
-    configuration = Record.from_json(stored.record).configuration
-    state = {} if configuration["sampler"] in _NATURAL else stored.read_state()
-    if "sizes" in state:  # of the draws of a model that took in more documents
-        sizes = model._aligned(np.asarray(state["sizes"], np.float64)).mean(axis=1)
-        return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
-    found = next((state[name] for name in _SIZES if name in state), None)
-    topics = stored.arrays["posterior"]["topics"]
-    if found is None or found.shape[:1] + found.shape[2:] != (topics.shape[0], topics.shape[2]):
-        return None
-    sums = found.sum(axis=1, dtype=np.float64)
-    for _, topic, count in (configuration.get("guide") or {}).get(
-        "counts", ()
-    ):  # of seed words, not of tokens
-        sums[:, topic] -= count
-    sizes = model._aligned(sums[:, None])[:, 0]
-    return np.mean(sizes / sizes.sum(axis=1, keepdims=True), axis=0)
-
-
 def summarise(
-    opened: Opened, num_words: int = 10, interval: float = 0.9, drawn: TopWords | None = None
+    model: LDA,
+    num_words: int = 10,
+    interval: float = 0.9,
+    drawn: TopWords | None = None,
+    shares: np.ndarray | None = None,
 ) -> list[Topic]:
-    """All topics, the largest first (in the order of `components_` if sizes are not known).
+    """All topics, the largest first; R-hat is None with one chain or fewer than four draws.
 
-    R-hat is the largest over the listed words, after matching the topics of all chains; None with one chain or fewer
-    than four draws. `drawn`: the result of `model.top_draws(num_words)`, if already computed.
+    The intervals have a smaller probability if there are few draws. `drawn`: the result of
+    `model.top_draws(num_words)`, if already computed. `shares`: others than those in the tokens of the fit.
     """
-    drawn = opened.model.top_draws(num_words) if drawn is None else drawn
-    level = opened.level(interval)
-    listed = opened.model.top_words(num_words, interval=level or None, drawn=drawn)
+    model._check_fitted()
+    drawn = model.top_draws(num_words) if drawn is None else drawn
+    level = model._level(interval)
+    listed = model.top_words(num_words, interval=level or None, drawn=drawn)
     if not level:  # a single draw
         rows = zip(listed, drawn.draws[0, 0].tolist(), strict=True)
         listed = [[(word, *[weight] * 3) for word, weight in zip(*row, strict=True)] for row in rows]
-    known = opened.num_chains > 1 and opened.num_draws > 3
-    rhat = opened.model.rhat(num_words, drawn=drawn) if known else None
-    shares, names = opened.shares, opened.model.topic_names_
+    rhat = model.rhat() if model.run_.num_chains > 1 and model.run_.num_draws > 3 else None
+    shares, names = model.shares_ if shares is None else shares, model.topic_names_
     order = range(len(listed)) if shares is None else np.argsort(-shares, kind="stable").tolist()
     return [
         Topic(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.formats.readers import reading
+from scirocco.data.formats.text import blocks, decoding
 from scirocco.data.native.header import FILE_NAME as FOLDER_HEADER
 from scirocco.data.values import Frame, Series, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -202,49 +199,14 @@ def _of_path(path: Path, column: str | None, encoding: str) -> Texts | None:
     return Texts(lambda: _lines(path, encoding), sum(1 for _ in _lines(path, encoding)), str(path))
 
 
-@contextmanager
-def _decoding(path: Path, encoding: str) -> Iterator[TextIO]:
-    """A text file, opened; bytes that are not in the encoding are named by their line."""
-    try:
-        "".encode(encoding)
-    except LookupError:
-        raise InvalidValueError(
-            f"there is no encoding {encoding!r}; usual ones are utf-8, cp1252 and utf-16."
-        ) from None
-    name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-    with reading(path):
-        raw: Any = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-        with io.TextIOWrapper(raw, encoding=name, newline="") as file:
-            try:
-                yield file
-            except UnicodeDecodeError as error:
-                raise InvalidValueError(_undecodable(path, name, error)) from error
-
-
-def _undecodable(path: Path, encoding: str, error: UnicodeDecodeError) -> str:
-    with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode(encoding)
-            except UnicodeDecodeError as found:
-                bad = line[found.start : found.start + 1]
-                name = encoding.removesuffix("-sig")
-                return (
-                    f"{path} cannot be read as {name}: line {number} has the byte 0x{bad.hex()}. Pass the encoding of "
-                    'the file, such as encoding="cp1252" (Western Windows) or "utf-16"; if encodings are mixed, '
-                    "convert that line first."
-                )
-    return f"{path} cannot be read as {encoding}: {error}. Pass its encoding."
-
-
 def _lines(path: Path, encoding: str) -> Iterator[str]:
-    with _decoding(path, encoding) as file:
+    with decoding(path, encoding) as file:
         for line in file:
             yield line.rstrip("\r\n")
 
 
 def _whole(path: Path, encoding: str) -> str:
-    with _decoding(path, encoding) as file:
+    with decoding(path, encoding) as file:
         return file.read()
 
 
@@ -254,7 +216,7 @@ def _is_text(path: Path, encoding: str) -> bool:
         return not (path / FOLDER_HEADER).exists()
     if path.suffix in (".npz", ".npy"):
         return False
-    with _decoding(path, encoding) as file:
+    with decoding(path, encoding) as file:
         first = file.readline(80).strip()
     return not (first.startswith("%%MatrixMarket") or first.isdigit())
 
@@ -350,34 +312,16 @@ def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
 
 
 def _rows(path: Path, kind: str, column: str | None, encoding: str) -> Iterator[str]:
-    """The texts of a CSV or TSV file; a row that does not fit its header raises an error that names the line."""
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with _decoding(path, encoding) as file:
-        rows = csv.reader(file, delimiter="\t" if kind == ".tsv" else ",", strict=True)
-        try:
-            header = next(rows, [])
-            if kind == ".csv" and len(header) == 1 and ";" in header[0]:
-                file.seek(0)
-                rows = csv.reader(file, delimiter=";", strict=True)
-                header = next(rows, [])
-            place = header.index(_need_column(path, column, header))
-            for row in rows:
-                if row and len(row) != len(header):
-                    raise InvalidValueError(
-                        f"line {rows.line_num} of {path} has {len(row)} fields, the header {len(header)}: a text with "
-                        "a comma or a line break must be in double quotes, and a quote in it doubled."
-                    )
-                if row:
-                    yield row[place]
-        except csv.Error as error:
-            raise InvalidValueError(
-                f"{path} has a broken quote before line {rows.line_num + 1} ({error}): a text in double quotes must "
-                "end with one, and a quote inside it must be doubled."
-            ) from error
+    """The texts of a CSV or TSV file, as they are written."""
+    rows = chain.from_iterable(blocks(path, encoding))
+    header = [name.strip() for name in next(rows, [])]
+    place = header.index(_need_column(path, column, header))
+    for row in rows:
+        yield row[place]
 
 
 def _json_records(path: Path, kind: str, column: str | None, encoding: str) -> Iterator[Any]:
-    with _decoding(path, encoding) as file:
+    with decoding(path, encoding) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

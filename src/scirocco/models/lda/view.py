@@ -21,13 +21,13 @@ from scirocco.drawing.markup import (
     sortable,
     tag,
 )
-from scirocco.errors import InvalidValueError, SciroccoError
+from scirocco.errors import InvalidValueError
+from scirocco.models._core.view import View, size_of
 from scirocco.models.lda import view_documents
 from scirocco.models.lda.alignment import topic_distance
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
-from scirocco.models.lda.summary import Opened, Topic, Word, summarise, token_shares
-from scirocco.models._core.view import View, run_behind, size_of, with_draws
+from scirocco.models.lda.summary import Topic, Word, summarise
 from scirocco.run import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,26 +42,20 @@ _WIDTH, _HEIGHT, _MARGIN = 340, 300, 26
 """Of the map: the width of a phone, so that its words can be read there."""
 
 
-def view(model: LDA, run: Run | None, documents: Any = None, groups: Any = None) -> View:
-    """Report of the topics; diagnostics use the weight of the first word of each."""
+def view(model: LDA, run: Run, documents: Any = None, groups: Any = None) -> View:
+    """Report of the topics; diagnostics use their shares and first words."""
     if groups is not None and documents is None:
         raise InvalidValueError("a report by `groups` requires `documents`, with one group for each of them.")
-    draws = model.draws_
-    if run is None:
-        run = model.run_ or run_behind(
-            "LDA", draws, model.stats_, model.sampler, model.seed, "fitted incrementally"
-        )
     drawn = model.top_draws(_NUM_WORDS)
-    names = model.vocabulary_ or range(model.n_features_in_)
-    first = {
-        f"topic {k}: {names[int(words[0])]}": drawn.draws[:, :, k, 0] for k, words in enumerate(drawn.words)
-    }
-    about = "The diagnostics use the weight of the first word of each topic, after matching the topics of the chains."
+    about = (
+        "The diagnostics use the share of each topic in the tokens and the weights of its first words, after matching "
+        "the topics of the chains."
+    )
     return View(
         run,
-        f"{len(model.components_)} topics",
-        size_of(run, "words", model.n_features_in_),
-        with_draws(run, first, only_moving=False),
+        "LDA",
+        f"{len(model.components_)} topics, {size_of(run, 'words', model.n_features_in_)}",
+        model._judged(),
         about,
         sections=lambda seen: _sections(model, run, drawn, documents, groups),
         shows_scores=True,
@@ -75,48 +69,30 @@ class Prevalence(NamedTuple):
     leading: np.ndarray | None
     """Fraction of the documents in which a topic is the largest; None without documents."""
     words: str
-    """Description of the shares, or why there are none."""
+    """Description of the shares."""
 
 
 def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any, groups: Any) -> list[Section]:
     found = None if documents is None else view_documents.read(model, documents, groups)
-    prevalence = _prevalence(model, run, found)
-    opened = Opened(model, prevalence.shares, run.status, run.num_chains, run.num_draws)
-    listed = summarise(opened, _NUM_WORDS, _INTERVAL, drawn)
-    names = model.topic_names_
+    prevalence = _prevalence(model, found)
+    listed = summarise(model, _NUM_WORDS, _INTERVAL, drawn, prevalence.shares)
+    names, level = model.topic_names_, model._level(_INTERVAL)
     return [
-        _browser(listed, drawn.draws, opened.level(_INTERVAL), names),
+        _browser(listed, drawn.draws, level, names),
         Section("map", "Map of topics", _topic_map(model, listed[:_MOST_TOPICS])),
         _prevalences(listed, prevalence),
         *([] if found is None else view_documents.sections(listed, found, names)),
         _perplexity(run),
-        _certainty(listed, opened.level(_INTERVAL)),
+        _certainty(listed, level),
     ]
 
 
-def _prevalence(model: LDA, run: Run, found: view_documents.Read | None) -> Prevalence:
+def _prevalence(model: LDA, found: view_documents.Read | None) -> Prevalence:
     if found is not None:
         each = found.shares
         leading = np.bincount(each.argmax(axis=1), minlength=each.shape[1]) / len(each)
         return Prevalence(each.mean(axis=0), leading, f"Mean shares over {len(each):,} documents.")
-    shares = _shares_of(model, run)
-    if shares is not None:
-        return Prevalence(shares, None, "Shares of the tokens in the last state of the chains.")
-    return Prevalence(
-        None,
-        None,
-        "Not available: a fitted model does not store its documents. Pass them to the report (documents=...).",
-    )
-
-
-def _shares_of(model: LDA, run: Run) -> Array | None:
-    """Shares of the topics in the tokens, if the store has them."""
-    if run.path is None:
-        return None
-    try:
-        return token_shares(run.path, model)
-    except SciroccoError:
-        return None
+    return Prevalence(model.shares_, None, "Posterior means of the shares in the tokens.")
 
 
 def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:

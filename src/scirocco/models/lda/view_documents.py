@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scirocco.diagnostics.intervals import widest
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, paragraph, sortable, tag
 from scirocco.errors import InvalidValueError
+from scirocco.models._core.view import Seen, View, size_of
 from scirocco.models.lda.describing import GroupShares, representative
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.summary import Topic, Word
 from scirocco.models.lda.texts import as_numbers, as_texts
-from scirocco.models._core.view import Seen, View, own_run, size_of, with_draws
 from scirocco.run.result import Run
 
 if TYPE_CHECKING:
@@ -94,13 +93,13 @@ def _first_words(topic: Topic) -> str:
     return ", ".join(word.word for word in topic.words[:6])
 
 
-def over_time(model: DynamicTopics, run: Run | None) -> View:
+def over_time(model: DynamicTopics, run: Run) -> View:
     """The report of a dynamic model: shares of topics by time, and the words of each topic at each time."""
-    run = own_run(model, run)
-    model._check_fitted()
-    level = widest(run.num_chains * run.num_draws, _INTERVAL)
-    stats = {name: np.asarray(run.stats[name]) for name in ("drift", "spread")}
-    about = "Diagnosed and plotted: the mean shares of the topics in each time slice (slice, topic), σ and τ."
+    level = model._level(_INTERVAL)
+    about = (
+        "Diagnosed and plotted: the mean shares of the topics in each time slice [time, topic], and τ (spread) and σ "
+        "(drift) if they are learned."
+    )
 
     def drawn(seen: Seen) -> list[Section]:
         listed = [
@@ -109,17 +108,13 @@ def over_time(model: DynamicTopics, run: Run | None) -> View:
         ]
         return [_by_group(listed, model.shares(level), (), "time"), _words_over_time(model)]
 
-    size = f"{len(model.times_)} time slices, {size_of(run, 'topics', len(model._orders[0]))}"
-    return View(
-        run, "DynamicTopics", size, with_draws(run, {**model._watched(), **stats}), about, sections=drawn
-    )
+    size = f"{len(model.times_)} time slices, {size_of(run, 'topics', model.num_topics)}"
+    return View(run, "DynamicTopics", size, model._judged(), about, sections=drawn)
 
 
-def of_correlations(model: CorrelatedTopics, run: Run | None) -> View:
+def of_correlations(model: CorrelatedTopics, run: Run) -> View:
     """The report of a correlated model: topics, and the pairs that are correlated most."""
-    run = own_run(model, run)
-    model._check_fitted()
-    level = widest(run.num_chains * run.num_draws, _INTERVAL)
+    level = model._level(_INTERVAL)
 
     def drawn(seen: Seen) -> list[Section]:
         mean, low, high = model.correlations(level)
@@ -138,9 +133,9 @@ def of_correlations(model: CorrelatedTopics, run: Run | None) -> View:
         ]
         return [Section("correlations", "Topics and their correlations", join(parts))]
 
-    size = size_of(run, "topics", len(model._orders[0]))
-    about = "Diagnosed and plotted: correlations between topics, which are in one order in all chains."
-    return View(run, "CorrelatedTopics", size, with_draws(run, model._watched()), about, sections=drawn)
+    size = size_of(run, "topics", model.num_topics)
+    about = "Diagnosed and plotted: shares of the topics and their correlations; topics are in one order in all chains."
+    return View(run, "CorrelatedTopics", size, model._judged(), about, sections=drawn)
 
 
 def _words_over_time(model: DynamicTopics) -> Section:

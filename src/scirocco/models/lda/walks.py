@@ -18,12 +18,10 @@ import numpy as np
 
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._threads import run_blocks
-from scirocco.models.fits.chains import TopicPurpose
+from scirocco.models._core.chain import TopicPurpose
 from scirocco.models.lda import local
-from scirocco.models.lda.chain import TopicChain
 from scirocco.models.lda.corpus import Corpus
-from scirocco.models.lda.document_batches import growth_steps
-from scirocco.models.lda.gaussian import START_PASSES, kernels
+from scirocco.models.lda.gaussian import GaussianChain, kernels
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays
 
@@ -51,13 +49,14 @@ class Walks(NamedTuple):
     """σ; None: learned."""
 
 
-class WalkChain:
+class WalkChain(GaussianChain):
     """One chain; `x` has the axes (topic, word, slice)."""
 
+    STATE = ("x", "inside", "scales", "widths")
+
     def __init__(self, task: Walks, seed: int, number: int):
-        self.task, self.number = task, number
-        self.seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
-        self._seed, self.step, self.threads = seed, 0, task.settings.num_threads
+        super().__init__(task.corpus, task.settings, seed, number)
+        self.task = task
         self.alpha, corpus = task.settings.alpha, task.corpus
         num_slices, num_topics = len(task.gaps) + 1, task.settings.num_topics
         self.documents = [np.flatnonzero(task.slices == t) for t in range(num_slices)]
@@ -72,20 +71,14 @@ class WalkChain:
         self.widths = np.full(2, -3.0)
         """Logs of the step sizes of their scaled moves."""
 
-    def advance(self, num_steps: int) -> None:
-        """Run `num_steps` sweeps."""
-        if not self.step:
-            self._start()
-        for _ in range(num_steps):
-            self.step += 1
-            self.draw_tokens()
-            self.draw_topics()
+    def move(self) -> None:
+        """A sweep."""
+        self.draw_tokens()
+        self.draw_topics()
 
-    def _start(self) -> None:
+    def begin(self) -> None:
         """Take the topics of tokens from a short chain of the model without time."""
-        settings = self.task.settings
-        chain = TopicChain(self.task.corpus, settings, self._seed, self.number)
-        chain.advance(growth_steps(settings.growth, settings.batch_size) + START_PASSES)
+        chain = self.start()
         for t, rows in enumerate(self.documents):
             self.z[t] = chain.engine._gather(rows)
         total = chain.engine.table.T.astype(np.float64) + _SMOOTHED
@@ -106,7 +99,7 @@ class WalkChain:
             if not len(batch.distinct):
                 continue
             found = local.gibbs(
-                (self.seed, (self.step << 3) + TopicPurpose.LOCAL),
+                self.words(TopicPurpose.LOCAL),
                 batch,
                 omega[:, batch.distinct, t].T.astype(np.float32),
                 self.alpha,
@@ -121,7 +114,7 @@ class WalkChain:
 
     def draw_topics(self) -> None:
         """The walks given the topics of all tokens, and their scales."""
-        rng = self._generator(TopicPurpose.UPDATE)
+        rng = self.rng(TopicPurpose.UPDATE)
         precision, run = self.precision(), kernels().draw_rows
         spread = np.linalg.cholesky(np.linalg.inv(precision)) / math.sqrt(self.x.shape[1])
         self.x -= self.x.mean(
@@ -129,7 +122,7 @@ class WalkChain:
         )  # ω does not depend on the level, whose mean is 0 given the rest
         self.x += (rng.standard_normal((len(self.x), len(precision))) @ spread.T)[:, None]
         exposure = rng.standard_gamma(self.counts.sum(axis=1, dtype=np.float64)) / np.exp(self.x).sum(axis=1)
-        seed = arguments.seed_words((self.seed, (self.step << 3) + TopicPurpose.READ), _SEED)
+        seed = arguments.seed_words(self.words(TopicPurpose.READ), _SEED)
         mean = np.zeros(len(precision))
         for k, rows in enumerate(self.x):
             own = (seed[0], np.uint64((int(seed[1]) + k * 0x9E3779B97F4A7C15) % 2**64))
@@ -139,7 +132,7 @@ class WalkChain:
                 run(rows, held, u, mean, precision, 1, own, first, last)
 
             run_blocks(work, len(rows), self.threads)
-        self._draw_scales(self._generator(TopicPurpose.HYPER))
+        self._draw_scales(self.rng(TopicPurpose.HYPER))
 
     def precision(self) -> np.ndarray:
         """The precision matrix of a walk."""
@@ -173,21 +166,19 @@ class WalkChain:
         chance = math.exp(min(log, 0.0)) if math.isfinite(log) else 0.0
         if rng.random() < chance:
             self.x, self.scales[which] = proposal, new
-        self.widths[which] += (chance - _GOAL) / self.step**0.6
+        self.widths[which] += (chance - _GOAL) / (self.step + 1) ** 0.6
 
     def _log_likelihood(self, x: np.ndarray) -> float:
         high = x.max(axis=1, keepdims=True)
         sums = np.log(np.exp(x - high).sum(axis=1)) + high[:, 0]
         return float(np.sum(self.counts * x) - np.sum(self.counts.sum(axis=1, dtype=np.float64) * sums))
 
-    def _generator(self, purpose: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, self.step, purpose])
-
     # -- results -------------------------------------------------------------------------------------------------------
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """ω (slice, topic, word) and the mean shares of the topics in the documents of each slice."""
-        theta = self._generator(TopicPurpose.DRAW).standard_gamma(self.inside + self.alpha)
+        rng = np.random.default_rng([self.seed, self.step, TopicPurpose.DRAW])
+        theta = rng.standard_gamma(self.inside + self.alpha)
         theta /= theta.sum(axis=1, keepdims=True)
         shares = np.stack([theta[rows].mean(axis=0) for rows in self.documents])
         draws = {"topics": self.topics().transpose(2, 0, 1).astype(np.float32), "shares": shares}
@@ -195,13 +186,10 @@ class WalkChain:
 
     def state(self) -> Arrays:
         """Arrays from which `restore` resumes exactly."""
-        numbers = np.concatenate([self.scales, self.widths, [self.step]])
-        return {"x": self.x, "memory": np.concatenate(self.z), "numbers": numbers, "inside": self.inside}
+        return {**super().state(), "memory": np.concatenate(self.z)}
 
     def restore(self, state: Arrays) -> None:
         """Restore the chain from `state`."""
+        super().restore(state)
         ends = np.cumsum([len(z) for z in self.z])[:-1]
-        self.x, self.inside = state["x"].copy(), state["inside"].copy()
         self.z = [part.copy() for part in np.split(state["memory"], ends)]
-        self.scales, self.widths = state["numbers"][:2].copy(), state["numbers"][2:4].copy()
-        self.step = int(state["numbers"][4])

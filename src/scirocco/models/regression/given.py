@@ -16,7 +16,6 @@ from scirocco.models.inputs.formulas import (
     checked_weights,
     column,
     missing_rows,
-    offset_values,
     parse,
     used_columns,
 )
@@ -82,14 +81,14 @@ def from_formula(
     if len(table) == 0:
         raise InvalidValueError(f"the table of {who} has no rows.")
     _refuse_missing(table)
-    design = Design(parsed.fixed, table)
+    design = Design(parsed.fixed, table, offset=parsed.offset)
     if not [name for name in design.names if name != INTERCEPT]:
         raise InvalidValueError(f"the formula {formula!r} has no columns: {who} requires at least one.")
     weight = None if weights is None else checked_weights(column(table, weights), weights)
     return Columns(
         made_columns(design, table),
         table[parsed.response].to_numpy(),
-        offset_values(table, parsed),
+        design.offset(table),
         weight,
         INTERCEPT in design.names,
         parsed.response,
@@ -110,7 +109,7 @@ def for_prediction(formula: str, design: Design, frame: Any, who: str) -> tuple[
     parsed = parse(formula)
     table = as_frame(frame, used_columns(parsed, response=False), who)
     _refuse_missing(table)
-    return made_columns(design, table), offset_values(table, parsed)
+    return made_columns(design, table), design.offset(table)
 
 
 def response_of(formula: str, frame: Any, who: str) -> np.ndarray:

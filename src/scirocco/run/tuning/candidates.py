@@ -15,6 +15,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import Sampler, Scales, is_open
+from scirocco.samplers.base import damping_of
 from scirocco.types import Params
 
 WIDTH = 32
@@ -48,9 +49,9 @@ def make_candidates(
     Step sizes lie around `around`, or around what curvature and noise suggest.
     """
     axes: dict[str, Sequence[Any]] = {name: list(values) for name, values in over.items()}
-    damping = inner.damping_field
+    damping = inner.known.damping
     multiples: Sequence[float] = (1.0,)
-    if damping and damping not in axes and inner.damping is None:
+    if damping and damping not in axes and damping_of(inner) is None:
         multiples = _MULTIPLES
     guess: float | None = None
     ends: tuple[float, ...] = ()
@@ -59,7 +60,7 @@ def make_candidates(
             guess = around or float(_quietly_resolved(inner, scales, params).step_size)
             others = len(multiples) * int(np.prod([len(values) for values in axes.values()]))
             curvature = scales.largest_curvature
-            most = inner.largest_step(curvature) if curvature > 0 else np.inf
+            most = inner.known.largest_step(curvature) if curvature > 0 else np.inf
             axes["step_size"] = sizes = _around(guess, max(5, WIDTH // others), most)
             ends = (sizes[0], sizes[-1]) if sizes[-1] < most else (sizes[0],)
         else:
@@ -109,14 +110,14 @@ def _candidate(
     try:
         sampler = _quietly_resolved(given, scales, params)
         if multiple != 1.0:
-            scaled = jax.tree.map(lambda c: multiple * c, sampler.damping)
+            scaled = jax.tree.map(lambda c: multiple * c, damping_of(sampler))
             sampler = dataclasses.replace(sampler, **{damping: scaled})  # type: ignore[type-var]
         sampler.check_params(params, num_steps)
     except InvalidValueError:
         return None
     settings = {name: _plain(value) for name, value in fields.items()}
     if damping and damping not in settings:
-        settings[damping] = float(np.mean([np.mean(c) for c in jax.tree.leaves(sampler.damping)]))
+        settings[damping] = float(np.mean([np.mean(c) for c in jax.tree.leaves(damping_of(sampler))]))
     return sampler, dict(sorted(settings.items(), key=lambda item: item[0] != "step_size"))
 
 

@@ -23,7 +23,8 @@ from scirocco.run.loop import Start
 from scirocco.run.tuning import reward
 from scirocco.run.tuning.candidates import Candidate, make_candidates
 from scirocco.run.tuning.race import Arena, Race, Trial
-from scirocco.samplers import Preconditioned, Sampler, Scales, preconditioned
+from scirocco.samplers import Preconditioned, Proposer, Sampler, Scales, preconditioned
+from scirocco.samplers.preconditioned import core_of, with_core
 from scirocco.types import Key, Params
 
 METHODS = ("halving", "grid", "curvature")
@@ -117,8 +118,8 @@ class Tuning:
 
 
 def _name(sampler: Sampler) -> str:
-    name = type(sampler.core).__name__
-    return name if sampler.core is sampler else f"{name}, preconditioned ({sampler.metric})"
+    name = type(core_of(sampler)).__name__
+    return name if core_of(sampler) is sampler else f"{name}, preconditioned ({sampler.needs.metric})"
 
 
 def _settings(settings: dict[str, Any]) -> str:
@@ -169,7 +170,7 @@ def tune_prepared(
     if not prepared.near_mode:
         arenas = [_moved(arena, centre, key) for arena in arenas]
     sampler, shape = _coordinates(arenas[0], centre, preconditioner, key)
-    inner = sampler.core
+    inner = core_of(sampler)
     rooms = [arena._replace(parts=arena.parts._replace(sampler=_empty(sampler))) for arena in arenas]
 
     spread = shape.factor
@@ -185,7 +186,7 @@ def tune_prepared(
     scales = [_scales(arena, sampler, centre, key) for arena in arenas]
 
     def finish(room: int, chosen: Candidate, trials: list[Trial]) -> Choice:
-        found = sampler.with_core(chosen.sampler)
+        found = with_core(sampler, chosen.sampler)
         spent = time.perf_counter() - begin
         estimator = rooms[room].parts.estimator
         steps = num_steps if trials[0].ksd else 0
@@ -234,11 +235,11 @@ def _compile_ahead(
     # these numbers are not possible, lanes do not share their memory, or L has another size, which is said later
     with contextlib.suppress(TypeError, ValueError):
         parts = arena.parts._replace(sampler=sampler)
-        of = (arena.start.memory, centre, sampler.factor, key)
+        of = (arena.start.memory, centre, sampler.known.factor, key)
         compile_ahead(pilot.programs_of_scales(arena.model, parts, table, *of))
         ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), centre)
-        scales = Scales(1.0, ones, ones, arena.parts.batching.epoch, sampler.factor)
-        candidates = make_candidates(sampler.core, scales, centre, over, num_steps)
+        scales = Scales(1.0, ones, ones, arena.parts.batching.epoch, sampler.known.factor)
+        candidates = make_candidates(core_of(sampler), scales, centre, over, num_steps)
         compile_ahead(Race(arena.model, [room], [candidates], judge, num_steps, key).programs())
 
 
@@ -265,7 +266,7 @@ def _moved(arena: Arena, centre: Params, key: Key) -> Arena:
 def _scales(arena: Arena, sampler: Sampler, centre: Params, key: Key) -> Scales:
     parts = arena.parts._replace(sampler=sampler)
     return pilot.scales_at(
-        arena.model, parts, arena.table, arena.start.memory, centre, sampler.factor, key, thorough=True
+        arena.model, parts, arena.table, arena.start.memory, centre, sampler.known.factor, key, thorough=True
     )
 
 
@@ -276,18 +277,18 @@ def _coordinates(
     model, sampler, table = arena.model, arena.parts.sampler, arena.table
     size = _tree.size(centre)
     automatic = "laplace" if size <= metric.DENSE_LIMIT else "diagonal"
-    if sampler.metric != "none":
-        shape = metric.shape_at(model, table, centre, sampler.metric, key)
-        if sampler.factor is not None:
-            shape = shape._replace(factor=np.asarray(sampler.factor))
+    if sampler.needs.metric != "none":
+        shape = metric.shape_at(model, table, centre, sampler.needs.metric, key)
+        if sampler.known.factor is not None:
+            shape = shape._replace(factor=np.asarray(sampler.known.factor))
         return _tree.rebuilt(sampler, factor=shape.factor), shape
     wanted = automatic if preconditioner in (None, "auto") else preconditioner
     assert wanted is not None
     shape = metric.shape_at(model, table, centre, wanted, key)
     pays = preconditioner == "auto" and size > 1 and shape.condition > _WORTH_IT
     if (
-        sampler.gradient_alone
-        and not sampler.proposes
+        sampler.known.gradient_alone
+        and not isinstance(sampler, Proposer)
         and preconditioner is not None
         and (pays or preconditioner != "auto")
     ):
@@ -297,7 +298,7 @@ def _coordinates(
 
 def _empty(sampler: Sampler) -> Any:
     """The sampler without its own numbers: each lane supplies them."""
-    return sampler.with_core(None)
+    return with_core(sampler, None)
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:

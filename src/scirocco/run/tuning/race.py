@@ -30,6 +30,7 @@ from scirocco.run.loop import KernelState, Parts, Start
 from scirocco.run.tuning import reward
 from scirocco.run.tuning.candidates import WIDTH, Candidate, grouped, stacked
 from scirocco.samplers import Sampler
+from scirocco.samplers.preconditioned import with_core
 from scirocco.types import Array, Key, Params, PyTree
 
 _SURVIVORS = 4
@@ -226,7 +227,7 @@ def _axes(shared: bool) -> Any:
 
 def _with_inner(parts: Parts, inner: Sampler) -> Parts:
     """The lane's own sampler, in the coordinates that all lanes share (None: those of the parameters)."""
-    return parts._replace(sampler=inner if parts.sampler is None else parts.sampler.with_core(inner))
+    return parts._replace(sampler=inner if parts.sampler is None else with_core(parts.sampler, inner))
 
 
 @setup_program(0, 1)

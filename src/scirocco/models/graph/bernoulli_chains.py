@@ -10,22 +10,26 @@ without an edge of each node, and cost O(nodes · K · (pairs of a node)).
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from scirocco import _extras
-from scirocco.models.fits.chains import BlockPurpose
-from scirocco.models.graph import mixed_chains
+from scirocco.models._core.chain import BlockPurpose
+from scirocco.models.graph import poisson_chains
 from scirocco.models.graph.edges import Array
 from scirocco.models.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
-from scirocco.models.graph.mixed_chains import Method
+from scirocco.models.graph.poisson_chains import Method
 from scirocco.models.graph.starts import clusters, embedding
 
-_REFRESH = 20  # passes between two references of control variates
+_REFRESH = 20
+"""Passes between two references of control variates."""
 MOST_PAIRS = 3 * 10**7
-_OFTEN = 10**6  # up to so many pairs B is drawn after each pass, otherwise after each tenth
+"""Pairs of the largest network for the exact sampler."""
+_OFTEN = 10**6
+"""Up to so many pairs B is drawn after each pass, otherwise after each tenth."""
 _LEAST = 1e-12
+"""The least probability of an edge, and of none."""
 
 
 @functools.cache
@@ -37,7 +41,7 @@ def kernels() -> Any:
     return _mmsb
 
 
-class Roles(NamedTuple):
+class BernoulliPrior(NamedTuple):
     """The prior of mixed memberships without weights."""
 
     num: int
@@ -52,27 +56,25 @@ class Roles(NamedTuple):
 
 
 class RoleChain(NodeChain):
-    """One exact chain, see `fits.Chain`: a step draws the memberships of a batch of nodes."""
+    """One exact chain: a step draws the memberships of a batch of nodes."""
 
-    def __init__(self, net: Network, form: Roles, batch: int, seed: int, chain: int):
-        super().__init__(net, batch, seed, chain)
+    STATE: ClassVar[tuple[str, ...]] = ("pi", "matrix", "to", "fro", "sums", "entering")
+
+    def __init__(self, net: Network, form: BernoulliPrior, batch: int, seed: int, number: int):
+        super().__init__(net, batch, seed, number)
         self.form = form
         self._marks = np.zeros(net.num_nodes, np.int64)
         self.pi, self.matrix = np.empty((0, 0)), np.empty((0, 0))
         self.to, self.fro = np.empty((0, form.num)), np.empty((0, form.num))
         self.sums, self.entering = np.empty(0), np.empty(0)
 
-    def advance(self, num_steps: int) -> None:
-        """Make steps."""
-        if not len(self.pi):  # here, not in the constructor: chains run in parallel threads
-            self._begin()
-        for _ in range(num_steps):
-            nodes, place = self._batch()
-            self._update(nodes)
-            if place == self.batches - 1:
-                self._update_matrix(self.number // self.batches)
-                self._tabulate()
-            self.number += 1
+    def move(self) -> None:
+        """A batch of nodes, and after a pass the block matrix."""
+        nodes, place = self._batch()
+        self._update(nodes)
+        if place == self.batches - 1:
+            self._update_matrix(self.step // self.batches)
+            self._tabulate()
 
     def _update(self, nodes: Array) -> None:
         form, net = self.form, self.net
@@ -85,7 +87,7 @@ class RoleChain(NodeChain):
             not form.general,
             form.shape,
             self._marks,
-            seed_words(self._words(BlockPurpose.BLOCKS)),
+            seed_words(self.words(BlockPurpose.BLOCKS)),
         )
 
     def _update_matrix(self, number: int) -> None:
@@ -94,12 +96,12 @@ class RoleChain(NodeChain):
             return
         num = self.form.num
         linked, apart = np.zeros((num, num), np.int64), np.zeros((num, num), np.int64)
-        words = seed_words(self._words(BlockPurpose.UNSEEN))
+        words = seed_words(self.words(BlockPurpose.UNSEEN))
         kernels().roles(self.net.leaving, self._unseen, self._state, linked, apart, self._marks, words)
         if not self.net.directed:  # from either end, as the other samplers count them
             linked, apart = linked + linked.T, apart + apart.T
         ones, zeros = self._shapes(linked, apart)
-        self._set_matrix(generator(self._words(BlockPurpose.MATRIX)).beta(ones, zeros))
+        self._set_matrix(generator(self.words(BlockPurpose.MATRIX)).beta(ones, zeros))
 
     def _shapes(self, linked: Array, apart: Array) -> tuple[Array, Array]:
         """Shapes of the entries of B given counts of roles: (K, K), or (1, K + 1), the last of different communities.
@@ -141,7 +143,7 @@ class RoleChain(NodeChain):
         self.to, self.fro = _tables(self.pi, self.matrix, self.net.directed)
         self.sums, self.entering = self.to.sum(axis=0), self.fro.sum(axis=0)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Nodes mostly belong to their cluster in the embedding, and to those of their neighbours."""
         form, net = self.form, self.net
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
@@ -165,16 +167,17 @@ class RoleChain(NodeChain):
         self._tabulate()
 
     def take_over(self, draw: dict[str, Array]) -> None:
-        """Continue from a draw for the first nodes of this network, see `mixed_chains.grown`."""
-        self.pi = np.maximum(mixed_chains.grown(draw["weights"], self.net), 1e-200)
+        """Continue from a draw for the first nodes of this network, see `poisson_chains.grown`."""
+        self.pi = np.maximum(poisson_chains.grown(draw["weights"], self.net), 1e-200)
         self.pi /= self.pi.sum(axis=1, keepdims=True)
         self.matrix = np.array(draw["block_matrix"])
         self._tabulate()
+        self._has_begun = True
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Memberships, shares of the communities in the edges, B, and statistics."""
         draws = {"weights": self.pi.copy(), "shares": self._shares(), "block_matrix": self.matrix.copy()}
-        return draws, {"log_likelihood": self.log_likelihood(), "passes": self.number / self.batches}
+        return draws, {"log_likelihood": self.log_likelihood(), "passes": self.step / self.batches}
 
     def _shares(self) -> Array:
         """Expected shares of the communities in the edges."""
@@ -196,24 +199,14 @@ class RoleChain(NodeChain):
         logs = np.log(linked).sum() - (pairs - linked.sum()) - (squares - (linked**2).sum()) / 2
         return float(logs / twice)
 
-    def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` resumes exactly."""
-        found = {name: getattr(self, name) for name in _STORED}
-        return found | {"steps": np.array([self.number], np.int64)}
-
-    def restore(self, state: dict[str, Array]) -> None:
-        """Restore the chain from `state`."""
-        for name in _STORED:
-            setattr(self, name, np.array(state[name]))
-        self.number = int(state["steps"][0])
-
-
-_STORED = ("pi", "matrix", "to", "fro", "sums", "entering")
-_MOVED = ("theta", "ones", "zeros", "linked", "exposed", "reference", "reference_matrix")
-
 
 class RoleLangevinChain(RoleChain):
     """One chain that moves memberships and B with estimated counts of roles."""
+
+    STATE = (
+        *RoleChain.STATE,
+        *("theta", "ones", "zeros", "linked", "exposed", "reference", "reference_matrix"),
+    )
 
     def __init__(self, *given: Any, method: Method):
         super().__init__(*given)
@@ -227,8 +220,9 @@ class RoleLangevinChain(RoleChain):
     def _is_exact(self) -> bool:
         return self.method.sampler != "sgrld"
 
-    def _begin(self) -> None:
-        super()._begin()
+    def begin(self) -> None:
+        """The same, and where θ start."""
+        super().begin()
         self._spread()
 
     def take_over(self, draw: dict[str, Array]) -> None:
@@ -248,10 +242,10 @@ class RoleLangevinChain(RoleChain):
 
     def _update(self, nodes: Array) -> None:
         form, net, method = self.form, self.net, self.method
-        if method.sampler == "scir_cv" and self.number % (_REFRESH * self.batches) == 0:
+        if method.sampler == "scir_cv" and self.step % (_REFRESH * self.batches) == 0:
             self.reference, self.reference_matrix = self.pi.copy(), self.matrix.copy()
             self._refer()
-        if self.number % self.batches == 0:
+        if self.step % self.batches == 0:
             self.linked, self.exposed = np.zeros_like(self.linked), np.zeros_like(self.exposed)
         kernels().move(
             nodes,
@@ -271,22 +265,22 @@ class RoleLangevinChain(RoleChain):
             self.linked,
             self.exposed,
             self._marks,
-            seed_words(self._words(BlockPurpose.BLOCKS)),
+            seed_words(self.words(BlockPurpose.BLOCKS)),
         )
-        mixed_chains.check_finite(self.theta.sum(axis=0))
+        poisson_chains.check_finite(self.theta.sum(axis=0))
 
     def _update_matrix(self, number: int) -> None:
         """Move B = θ₁ / (θ₁ + θ₀) with the counts of this pass."""
         ones, zeros = self._matrix_shapes(
             (self.linked + self.total_linked, self.exposed + self.total_exposed)
         )
-        move, step = mixed_chains.kernels().move_matrix, self.method.step_size
+        move, step = poisson_chains.kernels().move_matrix, self.method.step_size
         symmetric = self.form.general and not self.net.directed
         for purpose, theta, shapes in (
             (BlockPurpose.MATRIX, self.ones, ones),
             (BlockPurpose.UNSEEN, self.zeros, zeros),
         ):
-            words = seed_words(self._words(purpose))
+            words = seed_words(self.words(purpose))
             move(theta, shapes, np.ones_like(shapes), step, self._is_exact, symmetric, words)
         self._set_matrix(self.ones / (self.ones + self.zeros))
 
@@ -328,15 +322,9 @@ class RoleLangevinChain(RoleChain):
             if self.net.directed:
                 count(self.net.entering, state, inside, 1, top, self.totals, nobody, nobody)
 
-    def state(self) -> dict[str, Array]:
-        """Arrays from which `restore` resumes exactly."""
-        return super().state() | {name: getattr(self, name) for name in _MOVED}
-
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
         super().restore(state)
-        for name in _MOVED:
-            setattr(self, name, np.array(state[name]))
         self._refer()
 
 

@@ -14,25 +14,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from scirocco import _extras
 from scirocco.errors import DivergenceError
-from scirocco.models.fits.chains import BlockPurpose
+from scirocco.models._core.chain import BlockPurpose
 from scirocco.models.graph.edges import Array
-from scirocco.models.graph.gibbs import (
-    Network,
-    NodeChain,
-    Prior,
-    generator,
-    seed_words,
-)
+from scirocco.models.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
 from scirocco.models.graph.starts import clusters, embedding
 
-_REFRESH = 20  # passes between two references of control variates
+_REFRESH = 20
+"""Passes between two references of control variates."""
 _LARGEST = 1e30
+"""Sum of weights at which they have diverged."""
+_STATE = ("weights", "sums", "rate", "matrix", "receive", "fro", "entering")
+"""What all chains need in the next step."""
 
 
 @functools.cache
@@ -44,7 +42,7 @@ def kernels() -> Any:
     return _mixed
 
 
-class Form(NamedTuple):
+class PoissonPrior(NamedTuple):
     """The prior of mixed memberships with weights."""
 
     num: int
@@ -94,12 +92,14 @@ def units(net: Network) -> Units:
 
 
 class MixedChain(NodeChain):
-    """One chain, see `fits.Chain`: a step draws communities of edges and weights of a batch of nodes."""
+    """One chain: a step draws communities of edges and weights of a batch of nodes."""
 
-    def __init__(self, net: Network, own: Units, form: Form, batch: int, seed: int, chain: int):
-        super().__init__(net, batch, seed, chain)
+    STATE: ClassVar[tuple[str, ...]] = (*_STATE, "colours", "others")
+
+    def __init__(self, net: Network, own: Units, form: PoissonPrior, batch: int, seed: int, number: int):
+        super().__init__(net, batch, seed, number)
         self.units, self.form = own, form
-        self.colours: Array | None = None
+        self.colours = np.empty(0, np.int16)
         self.others = np.empty(0, np.int16)
         self.pairs: Array = np.empty((0, 0), np.int64)
         self.weights, self.matrix = np.empty((0, 0)), np.empty((0, 0))
@@ -109,23 +109,19 @@ class MixedChain(NodeChain):
         self.arrived = np.ascontiguousarray(net.degrees[:, -1])
         self.rate = 1.0 if form.general else form.scale
 
-    def advance(self, num_steps: int) -> None:
-        """Make steps."""
-        if not len(self.sums):  # here, not in the constructor: chains run in parallel threads
-            self._begin()
-        for _ in range(num_steps):
-            nodes, place = self._batch()
-            self._update(nodes)
-            if self.form.general:
-                if place == self.batches - 1:
-                    self._draw_matrix()
-                    self._tabulate()
-            else:
-                rng = generator(self._words(BlockPurpose.MATRIX))
-                shape = 1.0 + self.form.shape * self.weights.size
-                total = self.sums if not self.net.directed else self.entering
-                self.rate = float(rng.gamma(shape) / (1.0 / self.form.scale + total.sum()))
-            self.number += 1
+    def move(self) -> None:
+        """A batch of nodes, and the block matrix, or the rate of the prior."""
+        nodes, place = self._batch()
+        self._update(nodes)
+        if self.form.general:
+            if place == self.batches - 1:
+                self._draw_matrix()
+                self._tabulate()
+        else:
+            rng = generator(self.words(BlockPurpose.MATRIX))
+            shape = 1.0 + self.form.shape * self.weights.size
+            total = self.sums if not self.net.directed else self.entering
+            self.rate = float(rng.gamma(shape) / (1.0 / self.form.scale + total.sum()))
 
     def _update(self, nodes: Array) -> None:
         """Draw the communities of the edges of some nodes, and their weights."""
@@ -142,12 +138,12 @@ class MixedChain(NodeChain):
             self.form.shape,
             self.rate,
             self.form.spread,
-            seed_words(self._words(BlockPurpose.BLOCKS)),
+            seed_words(self.words(BlockPurpose.BLOCKS)),
         )
 
     def _draw_matrix(self) -> None:
         shapes, rates = self._of_matrix(self.pairs + self.pairs.T if not self.net.directed else self.pairs)
-        found = generator(self._words(BlockPurpose.MATRIX)).gamma(shapes) / rates
+        found = generator(self.words(BlockPurpose.MATRIX)).gamma(shapes) / rates
         self.matrix = np.maximum(found if self.net.directed else np.triu(found) + np.triu(found, 1).T, 1e-200)
 
     def _of_matrix(self, pairs: Array) -> tuple[Array, Array]:
@@ -192,7 +188,7 @@ class MixedChain(NodeChain):
         sources = np.repeat(np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), lengths)
         return sources, np.repeat(ends, lengths).astype(np.int64)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Communities are clusters of the embedding: of the ends of an edge, or of one of them if it has only one."""
         form = self.form
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
@@ -226,6 +222,7 @@ class MixedChain(NodeChain):
             self.rate = float(rng.gamma(shape) / (1.0 / form.scale + self.weights.sum()))
         self._tabulate()
         self._recall(rng)
+        self._has_begun = True
 
     def _recall(self, rng: np.random.Generator) -> None:
         """Draw the communities of all edges given weights."""
@@ -244,7 +241,6 @@ class MixedChain(NodeChain):
         self._count()
 
     def _count(self) -> None:
-        assert self.colours is not None
         num, (sources, targets) = self.form.num, self._ends()
         general = self.form.general
         there = self.others if general else self.colours
@@ -264,7 +260,7 @@ class MixedChain(NodeChain):
             draws["block_matrix"] = self.matrix.copy()
         if self.net.directed:
             draws["receiving"] = self.receive.copy()
-        return draws, {"log_likelihood": self.log_likelihood(), "passes": self.number / self.batches}
+        return draws, {"log_likelihood": self.log_likelihood(), "passes": self.step / self.batches}
 
     def _shares(self) -> Array:
         """Shares of the communities in the edges."""
@@ -279,42 +275,31 @@ class MixedChain(NodeChain):
         unseen = (weights[net.first] * to[net.second]).sum()
         return float(logs - exposed / (1 if net.directed else 2) + unseen)
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether `to` are the weights."""
+        return not self.form.general and not self.net.directed
+
     def state(self) -> dict[str, Array]:
         """Arrays from which `restore` resumes exactly."""
-        found = {
-            "weights": self.weights,
-            "sums": self.sums,
-            "rate": np.array([self.rate]),
-            "steps": np.array([self.number], np.int64),
-        }
-        if self.form.general or self.net.directed:
-            more = ("matrix", "receive", "to", "fro", "entering")
-            found |= {name: getattr(self, name) for name in more}
-        return found | self._memory()
-
-    def _memory(self) -> dict[str, Array]:
-        assert self.colours is not None
-        return {"colours": self.colours} | ({"others": self.others} if self.form.general else {})
+        return super().state() | ({} if self._is_plain else {"to": self.to})
 
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
-        self.weights, self.sums = np.array(state["weights"]), np.array(state["sums"])
-        self.rate, self.number = float(state["rate"][0]), int(state["steps"][0])
-        if "matrix" in state:
-            for name in ("matrix", "receive", "to", "fro", "entering"):
-                setattr(self, name, np.array(state[name]))
-        else:
-            self.to = self.weights
-        self._remember(state)
+        super().restore(state)
+        self.rate = float(self.rate)
+        self.to = self.weights if self._is_plain else state["to"].copy()
+        self._remember()
 
-    def _remember(self, state: dict[str, Array]) -> None:
-        self.colours = np.array(state["colours"], np.int16)
-        self.others = np.array(state.get("others", ()), np.int16)
+    def _remember(self) -> None:
+        """What follows from the state."""
         self._count()
 
 
 class LangevinChain(MixedChain):
     """One chain without communities of edges: weights move with counts estimated from some edges of each node."""
+
+    STATE = (*_STATE, "pairs", "reference", "reference_matrix")
 
     def __init__(self, *given: Any, method: Method):
         super().__init__(*given)
@@ -328,10 +313,10 @@ class LangevinChain(MixedChain):
 
     def _update(self, nodes: Array) -> None:
         method, general = self.method, self.form.general
-        if method.sampler == "scir_cv" and self.number % (_REFRESH * self.batches) == 0:
+        if method.sampler == "scir_cv" and self.step % (_REFRESH * self.batches) == 0:
             self.reference, self.reference_matrix = self.weights.copy(), self.matrix.copy()
             self._refer()
-        if self.number % self.batches == 0 or self.pairs.dtype != np.float64:
+        if self.step % self.batches == 0:
             self.pairs = np.zeros((self.form.num, self.form.num) if general else (0, 0))
         kernels().langevin(
             nodes,
@@ -349,7 +334,7 @@ class LangevinChain(MixedChain):
             method.num_edges,
             method.step_size,
             self._is_exact,
-            seed_words(self._words(BlockPurpose.BLOCKS)),
+            seed_words(self.words(BlockPurpose.BLOCKS)),
         )
         check_finite(self.sums)
 
@@ -359,7 +344,7 @@ class LangevinChain(MixedChain):
             return
         shapes, rates = self._of_matrix(self.pairs + self.total_pairs)
         shapes = np.maximum(shapes, 1e-3 * self.form.edges)  # an estimate of a difference may be too small
-        words = seed_words(self._words(BlockPurpose.MATRIX))
+        words = seed_words(self.words(BlockPurpose.MATRIX))
         kernels().move_matrix(
             self.matrix, shapes, rates, self.method.step_size, self._is_exact, not self.net.directed, words
         )
@@ -383,20 +368,10 @@ class LangevinChain(MixedChain):
         """There is nothing to recall."""
 
     def _shares(self) -> Array:
-        plain = not self.form.general and not self.net.directed
-        found = self.sums * (self.sums if plain else self.weights.sum(axis=0))
+        found = self.sums * (self.sums if self._is_plain else self.weights.sum(axis=0))
         return found / found.sum()
 
-    def _memory(self) -> dict[str, Array]:
-        found = {"reference": self.reference}
-        if self.form.general:
-            found |= {"reference_matrix": self.reference_matrix, "pairs": np.asarray(self.pairs, np.float64)}
-        return found
-
-    def _remember(self, state: dict[str, Array]) -> None:
-        self.reference = np.array(state["reference"])
-        self.pairs = np.array(state.get("pairs", np.empty((0, 0))))
-        self.reference_matrix = np.array(state.get("reference_matrix", np.empty((0, 0))))
+    def _remember(self) -> None:
         self._refer()
 
 

@@ -1,0 +1,76 @@
+"""`scirocco show` and `scirocco predict` of models without commands of their own."""
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import scirocco as sc
+
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.usefixtures("quick_compiler"),
+    pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning"),
+]
+
+RNG = np.random.default_rng(3)
+TABLE = pd.DataFrame(RNG.normal(size=(40, 2)), columns=["wide", "high"])
+TABLE["kind"] = np.where(TABLE["wide"] > 0, "large", "small")
+TABLE["weight"] = TABLE["high"] + RNG.normal(size=40)
+X = TABLE[["wide", "high"]]
+
+
+class Case(NamedTuple):
+    """A model, its data, the table to predict, and the columns that are written."""
+
+    model: Any
+    data: tuple[Any, ...]
+    table: pd.DataFrame
+    columns: list[str]
+
+
+SHORT: dict[str, Any] = {"num_samples": 10, "num_chains": 2}
+MEANS = ["mean", "low", "high"]
+CASES = {
+    "BNN": Case(
+        sc.models.BNN(hidden=2, batch_size=20, thin=2, **SHORT),
+        (X, TABLE["kind"]),
+        TABLE,
+        ["class", "P(large)", "P(small)"],
+    ),
+    "LogisticRegression": Case(
+        sc.models.LogisticRegression(**SHORT), (X, TABLE["kind"]), TABLE, ["class", "P(large)", "P(small)"]
+    ),
+    "LinearRegression": Case(sc.models.LinearRegression(**SHORT), (X, TABLE["weight"]), TABLE, MEANS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_without_commands_is_shown_and_predicts(name, say, tmp_path):
+    case = CASES[name]
+    case.model.fit(*case.data, num_epochs=60, store=tmp_path / "run", progress=False)
+    status, out, err = say("show", tmp_path / "run", "--json")
+    assert status == 0, err
+    shown = json.loads(out)
+    assert shown["num_draws"] == case.model.run_.num_draws
+    assert list(shown["summary"]) == list(case.model.summary(shown["interval"], None).index)
+    assert name in say("show", tmp_path / "run")[1]
+    case.table.to_csv(tmp_path / "rows.csv", index=False)
+    written = tmp_path / "predicted.csv"
+    status, out, err = say("predict", tmp_path / "run", tmp_path / "rows.csv", "--out", written)
+    assert status == 0 and f"{len(case.table)} rows: {written}" in out, err
+    found = pd.read_csv(written)
+    assert list(found.columns) == case.columns and len(found) == len(case.table)
+    if "mean" in found:
+        assert (found["low"] < found["mean"]).all() and (found["mean"] < found["high"]).all()
+
+
+def test_a_run_is_shown_and_has_no_predictions(place, say, tmp_path):
+    shown = json.loads(say("show", place.run, "--json")[1])
+    assert shown["num_draws"] == 60 and shown["summary"]
+    status, out, err = say("predict", place.run, place.table, "--out", tmp_path / "none.csv")
+    assert (status, out) == (2, "") and "not a fitted model" in err
+    status, _, err = say("hmm", "show", place.run)
+    assert status == 2 and "is not one of a hidden Markov model" in err
