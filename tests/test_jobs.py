@@ -300,12 +300,12 @@ def by_name(folder, model, y=None, **run):
     return path
 
 
-@pytest.mark.parametrize("name", zoo.ZOO)
+@pytest.mark.parametrize("name", zoo.families())
 def test_densities_of_the_zoo(name, seed):
     """Up to what does not depend on the parameters, against SciPy."""
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal(3), float(rng.integers(0, 2))
-    known = zoo.ZOO[name](zoo.Table(3, np.array([0.0, 1.0])), scale=0.7)
+    known = zoo.of_name(name)(zoo.Table(3, np.array([0.0, 1.0])), scale=0.7)
     row = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
 
     def there():
@@ -393,8 +393,8 @@ def test_the_command_line_comes_before_the_file(folder, capsys):
         ('{name = "logistic", scal = 1.0}', None, "Did you mean `scale`"),
         ('{name = "logistic", scale = -1.0}', None, "scale"),
         ('{name = "logistic", intercept = 1}', None, "true or false"),
-        ('"logistic"', np.full(200, 2.0), "classes from 0 to 1 in `y`; row 0 holds 2"),
-        ('"poisson"', np.full(200, 0.5), "whole numbers >= 0"),
+        ('"logistic"', np.full(200, 2.0), "`y` of a bernoulli model must be 0 or 1, got"),
+        ('"poisson"', np.full(200, 0.5), "`y` of a poisson model must be a count"),
         ('"linear"', np.zeros((200, 2)), "`y` of shape"),
         ('"softmax"', np.array(["late", "early"] * 100), "needs numbers in `y`"),
         ("3", None, "must be a name in quotes, got 3"),
@@ -421,7 +421,7 @@ def test_a_module_that_fails_is_told_in_one_line(folder, capsys):
     assert "ZeroDivisionError" in err and "fails_on_import.py, line 2" in err
 
 
-@pytest.mark.parametrize("name", jobs.EXAMPLES)
+@pytest.mark.parametrize("name", jobs.examples())
 def test_examples_work(name, tmp_path, capsys, quick_compiler):
     """As they are printed, as soon as the rows are there."""
     with pytest.raises(SystemExit) as end:

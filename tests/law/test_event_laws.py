@@ -12,6 +12,7 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidValueError
+from scirocco.model.families import FAMILIES
 from scirocco.model.linear import LinearLikelihood
 from scirocco.run import session
 
@@ -167,10 +168,14 @@ def test_zig_zag_is_resumed(tmp_path, monkeypatch):
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
+def parameters_of(family):
+    return {name: {"noise": 0.7, "freedom": 3.0}[name] for name in FAMILIES[family].parameters}
+
+
 @pytest.mark.parametrize("family", ["bernoulli", "normal", "student"])
 def test_derivatives_are_bounded(seed, family):
     """At a million random predictors and on a grid, where the bounds are attained."""
-    likelihood = LinearLikelihood(family, lambda eta, row: eta, scale=0.7, freedom=3.0)
+    likelihood = LinearLikelihood(family, lambda eta, row: eta, tuple(parameters_of(family).items()))
     rng = np.random.default_rng(seed)
     eta = np.concatenate([rng.standard_t(2, 1_000_000), np.linspace(-8, 8, 100_001)])
     y = rng.integers(0, 2, eta.size) if family == "bernoulli" else np.zeros(eta.size)
@@ -216,7 +221,7 @@ def test_remainders_of_rows_are_within_their_bounds(seed, family, order):
     count, rng = int(os.environ.get("SCIROCCO_FUZZ_ROWS", "20_000")), np.random.default_rng([seed, order])
     shape = (3, 2) if family == "softmax" else (2,)
     size = int(np.prod(shape))
-    model = sc.Model.linear(family, scale=0.7, freedom=3.0)
+    model = sc.Model.linear(family, **parameters_of(family))
     x = rng.standard_t(1.5, (count, 2))
     y = rng.standard_t(2, count) if family == "student" else rng.integers(0, shape[0], count)
     lower, centre = rng.standard_normal((size, size)) * 0.3, rng.standard_normal(size)

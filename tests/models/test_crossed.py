@@ -11,8 +11,8 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
+from scirocco.model.families import FAMILIES
 from scirocco.models import GLMM
-from scirocco.models.families import FAMILIES
 from scirocco.models.glmm import blocks, crossed, density, deviations, shifts
 from scirocco.models.glmm.density import Factor
 from scirocco.models.glmm.layout import predictor, solve

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scirocco.errors import InvalidValueError
-from scirocco.models.families import FAMILIES, log_prior
+import scirocco as sc
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.jobs import zoo
+from scirocco.model.families import FAMILIES, Family, log_prior
+from scirocco.models._core import registry
+from scirocco.models.regression.generalised import FamilyRegression
 
 pytestmark = pytest.mark.unit
 
 TRIALS = np.array([1.0, 2.0, 5.0, 9.0])
+ONE_PREDICTOR = [name for name, family in FAMILIES.items() if not family.has_classes]
 
 
 def exact(family, y, eta, theta):
@@ -29,7 +34,7 @@ def exact(family, y, eta, theta):
     }[family]()
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ONE_PREDICTOR)
 def test_densities_are_those_of_scipy(name):
     family, rng = FAMILIES[name], np.random.default_rng(1)
     y = np.array([0.0, 1.0, 3.0, 7.0])
@@ -47,7 +52,7 @@ def test_densities_are_those_of_scipy(name):
         np.testing.assert_allclose(family.linked(family.mean(eta)), eta, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ONE_PREDICTOR)
 def test_new_responses_have_their_distribution(name, seed):
     """By Kolmogorov-Smirnov where it is continuous, otherwise by the share of zeros and the mean."""
     family, count = FAMILIES[name], 4_000
@@ -99,3 +104,75 @@ def test_responses_that_do_not_suit():
         FAMILIES["negative_binomial"].check(np.array([-1.0]), "hits")
     with pytest.raises(InvalidValueError, match="must be 0 or 1"):
         FAMILIES["bernoulli"].check(np.array([2.0]), "hit")
+
+
+class Exponential(Family):
+    """Waiting times with the mean e^η, as a user of this library would add them: this class, and nothing else."""
+
+    name = "exponential"
+    title = "Regression of waiting times."
+    continuous = False
+    parameters = ()
+
+    def log_density(self, row, eta, theta):
+        return -eta - row["y"] * jnp.exp(-eta)
+
+    def constant(self, y, trials=None):
+        return np.zeros(len(y))
+
+    def mean(self, eta):
+        return np.exp(eta)
+
+    def linked(self, mean):
+        return np.log(np.maximum(mean, 1e-3))
+
+    def centre(self, y, trials=None, offset=None, weights=None):
+        return float(np.log(np.mean(y)))
+
+    def check(self, y, name):
+        pass
+
+    def draw(self, rng, mean, theta, trials=None):
+        return rng.exponential(mean)
+
+
+@pytest.mark.compile
+@pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
+def test_a_new_family_works_in_all_models(monkeypatch, quick_compiler, seed):
+    """Mixed models by both methods, a regression, `sc.Model.linear` and configuration files agree about it."""
+    monkeypatch.setitem(FAMILIES, "exponential", Exponential())
+    rng = np.random.default_rng(seed)
+    x, group, day = rng.normal(size=400), rng.integers(0, 8, 400), rng.integers(0, 6, 400)
+    table = {"x": x, "g": group, "h": day, "y": rng.exponential(np.exp(1.0 + 0.5 * x))}
+    slopes = []
+    for terms in ("(1 | g)", "(1 | g) + (1 | h)"):
+        model = sc.models.GLMM(f"y ~ x + {terms}", "exponential", num_samples=60, num_chains=2, seed=seed)
+        slopes.append(model.fit(table, num_epochs=200, progress=False).draws_["coef"][..., 1])
+        assert model.predict(table, interval=0.9, kind="observation").mean.shape == (400,)
+
+    class ExponentialRegression(FamilyRegression):
+        _family = "exponential"
+
+    monkeypatch.setitem(registry.MODELS, "ExponentialRegression", registry.MODELS["PoissonRegression"])
+    model = ExponentialRegression(num_samples=100, num_chains=2, seed=seed)
+    slopes.append(model.fit(x[:, None], table["y"], num_epochs=300, progress=False).draws_["coef"][..., 0])
+    for draws in slopes:  # the posterior standard deviation is 1/√400
+        assert abs(draws.mean() - 0.5) < 5 / 20 + 0.05 and 0.02 < draws.std() < 0.1
+    params, rows = np.array([0.3]), {"x": x[:, None], "y": table["y"]}
+    wanted = np.sum(stats.expon(scale=np.exp(0.3 * x)).logpdf(table["y"]))
+    assert float(sc.Model.linear("exponential").log_density(params, rows)) == pytest.approx(wanted, rel=1e-4)
+    made = zoo.make("exponential", {"intercept": False}, rows)
+    found = float(np.sum(made.model.log_likelihood({"coef": params}, rows)))
+    assert found == pytest.approx(wanted, rel=1e-4)
+    assert "waiting times" in zoo.example("exponential")
+
+
+def test_parameters_of_linear_models_are_those_of_the_family():
+    with pytest.raises(InvalidTypeError, match="the student family has the parameters noise, freedom, got"):
+        sc.Model.linear("student", noise=1.0)
+    with pytest.raises(
+        InvalidTypeError, match="the poisson family has no parameters, got the parameter noise"
+    ):
+        sc.Model.linear("poisson", noise=1.0)
+    with pytest.raises(InvalidValueError, match="`noise` must be finite and > 0"):
+        sc.Model.linear("normal", noise=-1.0)

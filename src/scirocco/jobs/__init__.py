@@ -28,13 +28,12 @@ code, and is imported; a store never is.
 """
 
 from scirocco.jobs.job import Job, find, is_trusted, origin, read_data, read_job, resume_job, start
-from scirocco.jobs.zoo import EXAMPLES, ZOO, example
+from scirocco.jobs.zoo import example, examples
 
 __all__ = [
-    "EXAMPLES",
-    "ZOO",
     "Job",
     "example",
+    "examples",
     "find",
     "is_trusted",
     "origin",

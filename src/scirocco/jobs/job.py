@@ -131,12 +131,12 @@ def _model(written: dict[str, Any], data: Data, path: Path) -> tuple[Posterior, 
                 f"`model` of {path} must name a sc.Model or sc.CountModel, got {type(model).__name__}."
             )
         return model, _params(written["params"], here)
-    if name not in zoo.ZOO:
-        close = difflib.get_close_matches(name, zoo.ZOO, 1)
+    if name not in zoo.families():
+        close = difflib.get_close_matches(name, zoo.families(), 1)
         hint = f" Did you mean `{close[0]}`?" if close else ""
         raise InvalidValueError(
             f"`model` of {path}: `{name}` is neither of the form module:object, e.g. regression:model, nor one of "
-            f"{', '.join(zoo.ZOO)}.{hint}"
+            f"{', '.join(zoo.families())}.{hint}"
         )
     options = {k: v for k, v in written["model"].items() if k != "name"} if name != written["model"] else {}
     _refuse_unknown(options, zoo.options_of(name), f"`model` of {path}")

@@ -7,6 +7,7 @@ that are words, predictions) see `sc.models`.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import os
 from collections.abc import Callable
@@ -21,9 +22,9 @@ from scirocco._checks import positive, positive_int
 from scirocco.data import open as open_folder
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
-from scirocco.models.families import FAMILIES
+from scirocco.model.families import FAMILIES, Family
 from scirocco.models.regression import density
-from scirocco.models.regression.density import Normal
+from scirocco.models.regression.density import Likelihood, Normal
 from scirocco.types import Array, Data, Params, Rows
 
 _LOOKED_AT = 100_000
@@ -44,12 +45,6 @@ class Table(NamedTuple):
     """The `y` of the first rows."""
 
 
-def logistic(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
-    """y in {0, 1}, log odds xᵀβ + b."""
-    _whole(table.y, "logistic", 2)
-    return Known(_model(density.binary, scale), _start((table.num_columns,), intercept))
-
-
 def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> Known:
     """y ~ N(xᵀβ + b, σ²), σ half-normal with scale `noise_scale`."""
     positive(noise_scale, "noise_scale", "linear")
@@ -60,48 +55,40 @@ def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale
     return Known(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
-def poisson(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
-    """y ~ Poisson(exp(xᵀβ + b))."""
-    return _of_family("poisson", table, scale, intercept)
-
-
-def negative_binomial(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
-    """Counts with the mean μ = exp(xᵀβ + b) and the variance μ + dispersion · μ², dispersion ~ Exponential(1)."""
-    return _of_family("negative_binomial", table, scale, intercept)
-
-
-def student(table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
-    """y ~ t_ν(xᵀβ + b, σ), σ ~ Exponential(1), ν ~ Gamma(2, 0.1)."""
-    return _of_family("student", table, scale, intercept)
-
-
 def softmax(
     table: Table, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True
 ) -> Known:
     """y in {0, ..., K-1}, probabilities ∝ exp(xᵀβ_k + b_k)."""
     _whole(table.y, "softmax", num_classes)
     number = int(table.y.max()) + 1 if num_classes is None else positive_int(num_classes, "num_classes")
-    return Known(_model(density.multinomial, scale), _start((number, table.num_columns), intercept))
+    return Known(_model(Likelihood("softmax"), scale), _start((number, table.num_columns), intercept))
 
 
-ZOO: dict[str, Callable[..., Known]] = {
-    "logistic": logistic,
-    "linear": linear,
-    "poisson": poisson,
-    "negative_binomial": negative_binomial,
-    "student": student,
-    "softmax": softmax,
-}
+_OWN_NAMES = {"bernoulli": "logistic", "normal": "linear"}
+"""Names of models that differ from those of their families."""
+_WITH_OPTIONS: dict[str, Callable[..., Known]] = {"linear": linear, "softmax": softmax}
+"""Models with options of their own."""
+
+
+def families() -> dict[str, Family]:
+    """The families of the models, by the names of the models."""
+    listed = {name: family for name, family in FAMILIES.items() if not family.has_trials}
+    return {_OWN_NAMES.get(name, name): family for name, family in listed.items()}
+
+
+def of_name(name: str) -> Callable[..., Known]:
+    """The function that makes the model from facts about the rows, and options."""
+    return _WITH_OPTIONS.get(name) or functools.partial(_of_family, families()[name])
 
 
 def make(name: str, options: dict[str, Any], data: Data) -> Known:
     """The model of a name for these rows."""
-    return ZOO[name](_table(name, data), **options)
+    return of_name(name)(_table(name, data), **options)
 
 
 def options_of(name: str) -> list[str]:
     """The options of a built-in model."""
-    return list(inspect.signature(ZOO[name]).parameters)[1:]
+    return list(inspect.signature(of_name(name)).parameters)[1:]
 
 
 def _table(name: str, data: Data) -> Table:
@@ -154,14 +141,13 @@ def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
     return start | {"intercept": jnp.zeros(shape[:-1])} if intercept else start
 
 
-def _of_family(name: str, table: Table, scale: float, intercept: bool) -> Known:
-    family = FAMILIES[name]
-    if not family.continuous:
-        _whole(table.y, name, None)
+def _of_family(family: Family, table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+    """Its parameters have the priors of the family."""
+    family.check(table.y, "y")
     params = _start((table.num_columns,), intercept)
-    more = {key: jnp.asarray(value) for key, value in family.parameters.items()}
+    more = {key: jnp.asarray(value) for key, value in family.start.items()}
     kinds = dict.fromkeys(params, None) | dict.fromkeys(more, transforms.positive) if more else None
-    return Known(_model(density.Likelihood(name), scale, kinds), params | more)
+    return Known(_model(Likelihood(family.name), scale, kinds), params | more)
 
 
 def _model(
@@ -219,25 +205,22 @@ num_chains = 2
 thin = 5                   # steps from one draw to the next
 seed = 0
 """
-_TITLES = {
-    "logistic": ("Logistic regression: y is 0 or 1.", ""),
-    "linear": ("Linear regression: y is any number, with normal noise.", ", noise_scale = 1.0"),
-    "poisson": ("Poisson regression: y is a count, its logarithm linear in x.", ""),
-    "negative_binomial": ("Negative binomial regression: y is a count, with any variance.", ""),
-    "student": ("Robust regression: y is any number, some far away.", ""),
-    "softmax": ("Regression for classes: y is 0, 1, 2, ...", ", num_classes = 3"),
-}
-EXAMPLES = (*_TITLES, "own")
-"""Names that `example` knows."""
+_MORE_OPTIONS = {"linear": ", noise_scale = 1.0", "softmax": ", num_classes = 3"}
+"""Options that the examples of some models show."""
+
+
+def examples() -> tuple[str, ...]:
+    """Names that `example` knows."""
+    return (*families(), "own")
 
 
 def example(name: str) -> str:
     """A configuration file with every part explained, which works as soon as its data exist."""
-    if name not in EXAMPLES:
-        close = difflib.get_close_matches(name, EXAMPLES, 1)
+    if name not in examples():
+        close = difflib.get_close_matches(name, examples(), 1)
         hint = f" Did you mean `{close[0]}`?" if close else ""
-        raise InvalidValueError(f"there is no example `{name}`: they are {', '.join(EXAMPLES)}.{hint}")
+        raise InvalidValueError(f"there is no example `{name}`: they are {', '.join(examples())}.{hint}")
     if name == "own":
         return _OWN + _REST
-    title, more = _TITLES[name]
+    title, more = families()[name].title, _MORE_OPTIONS.get(name, "")
     return _NAMED.format(title=title, name=name, more=more) + _REST

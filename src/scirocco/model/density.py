@@ -165,8 +165,7 @@ class Model(Posterior):
         log_prior: LogPrior | None = None,
         *,
         predictor: Callable[[Params, Datum], Any] | None = None,
-        scale: float = 1.0,
-        freedom: float = 4.0,
+        **parameters: float,
     ) -> Model:
         """A regression on rows {"x", "y"}, whose bounds for exact samplers with few rows are known.
 
@@ -174,14 +173,15 @@ class Model(Posterior):
         ----------
         family
             Of y given η: "bernoulli" (y is 0 or 1), "normal", "student" (robust), "softmax" (y is the number of a
-            class) or "poisson", which has no bound.
+            class); or "poisson", "negative_binomial" or "binomial" (rows also have `trials`), which have no bound.
         log_prior
             As for `sc.Model`; exact samplers with few rows require it to be normal or flat.
         predictor
             `predictor(params, datum) -> η`, linear in the parameters; by default `params @ x`, or
             `params["coef"] @ x + params["intercept"]`. With "softmax" it has an entry for each class.
-        scale, freedom
-            The known standard deviation or scale of "normal" and "student", and the degrees of freedom of the latter.
+        **parameters
+            The values of the family's own parameters: `noise`, the standard deviation or scale of "normal" and
+            "student"; `freedom`, the degrees of freedom of "student"; `dispersion` of "negative_binomial".
 
         Examples
         --------
@@ -189,7 +189,7 @@ class Model(Posterior):
         >>> model = sc.Model.linear("bernoulli", lambda beta: -0.5 * jnp.sum(beta**2))
         """
         more = {} if predictor is None else {"predictor": predictor}
-        likelihood = LinearLikelihood(family, scale=scale, freedom=freedom, **more)
+        likelihood = LinearLikelihood(family, parameters=tuple(sorted(parameters.items())), **more)
         known = likelihood.derivatives()
         if known is None:
             return cls(likelihood, log_prior)

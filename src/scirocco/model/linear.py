@@ -1,23 +1,7 @@
-r"""Log likelihoods of a linear predictor, with bounds on their derivatives.
+"""Log likelihoods of a linear predictor, with bounds on their derivatives, from the families of responses.
 
-For ℓ(η) with |ℓ''| ≤ c and |ℓ'''| ≤ t the bounds of `sc.Model` are B_i v = √c η_i(v) and κ = t / c^(3/2).
-
-bernoulli
-    ℓ = yη - log(1 + e^η), with σ = 1/(1 + e^(-η)): -ℓ'' = σ(1 - σ) ≤ 1/4, at σ = 1/2. |ℓ'''| = σ(1 - σ)|1 - 2σ|; with
-    s = 1 - 2σ it is |s|(1 - s²)/4, largest at s² = 1/3: t = 1/(6√3).
-normal, of standard deviation s
-    -ℓ'' = 1/s², ℓ''' = 0.
-student, of ν degrees of freedom and scale s
-    ℓ = -(ν + 1)/2 log(1 + z²/ν), z = (y - η)/s. -ℓ'' = (ν + 1)(ν - z²) / (s²(ν + z²)²): (ν + 1)/(νs²) at z = 0, and at
-    z² = 3ν, the minimum, -1/8 of it. |ℓ'''| = (ν + 1)/(ν^(3/2) s³) |2x(x² - 3)|/(1 + x²)³ with x = z/√ν. The last
-    factor is largest at x² = 3 - 2√2, where it is (3 + 2√2)/4.
-softmax, η of several classes
-    ℓ = η_y - log Σ_k e^(η_k). -∇²ℓ = diag(p) - pp', the covariance of a class indicator: for a vector a with a number
-    for each class a'(diag(p) - pp')a = Var(a) ≤ (max a - min a)²/4 ≤ |a|²/2: c = 1/2. |∇³ℓ[a, b, e]| =
-    |E (a - Ea)(b - Eb)(e - Ee)| ≤ (max e - min e) √(Var(a) Var(b)) ≤ √2 |e| · |a| |b| / 2: t = 1/√2. All of
-    this holds for a - mean(a) in place of a: a number that is added to all η_k changes nothing.
-poisson, with a log link
-    ℓ = yη - e^η: -ℓ'' = e^η has no bound.
+For ℓ(η) with |ℓ″| ≤ c and |ℓ‴| ≤ t the bounds of `sc.Model` are B_i v = √c η_i(v) and κ = t / c^(3/2). The families
+have c and t, with their proofs.
 """
 
 from __future__ import annotations
@@ -31,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _checks
+from scirocco.errors import InvalidTypeError
+from scirocco.model.families import FAMILIES
 from scirocco.types import Array, Datum, Params
-
-FAMILIES = ("bernoulli", "normal", "student", "softmax", "poisson")
 
 
 def predictor(params: Params, row: Datum) -> Array:
@@ -45,46 +29,41 @@ def predictor(params: Params, row: Datum) -> Array:
 
 @dataclass(frozen=True)
 class LinearLikelihood:
-    """The log likelihood of one row {x, y}, as a function of the linear predictor, up to a constant."""
+    """The log likelihood of one row {x, y}, as a function of the linear predictor, up to a constant.
+
+    `parameters` are the names and values of the family's own parameters.
+    """
 
     family: str
     predictor: Callable[[Params, Datum], Any] = predictor
-    scale: float = 1.0
-    freedom: float = 4.0
+    parameters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        _checks.choice(self.family, "family", FAMILIES)
-        _checks.positive(self.scale, "scale")
-        _checks.positive(self.freedom, "freedom")
+        _checks.choice(self.family, "family", tuple(FAMILIES))
+        values, wanted = dict(self.parameters), FAMILIES[self.family].parameters
+        if values.keys() != set(wanted):
+            raise InvalidTypeError(
+                f"the {self.family} family has {_listed(wanted)}, got {_listed(tuple(values))}: pass a value of each."
+            )
+        for name, value in values.items():
+            _checks.positive(value, name)
 
     def __call__(self, params: Params, row: Datum) -> Array:
         """The value."""
-        eta, y = self.predictor(params, row), row["y"]
-        if self.family == "bernoulli":
-            return y * eta - jax.nn.softplus(eta)
-        if self.family == "poisson":
-            return y * eta - jnp.exp(eta)
-        if self.family == "softmax":
-            return eta[y.astype(int)] - jax.nn.logsumexp(eta)
-        z = (y - eta) / self.scale
-        if self.family == "normal":
-            return -0.5 * z**2
-        return -0.5 * (self.freedom + 1) * jnp.log1p(z**2 / self.freedom)
+        return FAMILIES[self.family].log_density(row, self.predictor(params, row), dict(self.parameters))
 
     def derivatives(self) -> tuple[float, float] | None:
         """Bounds of the second and the third derivative in η; None: there are none."""
-        nu, s = self.freedom, self.scale
-        return {
-            "bernoulli": (0.25, 1 / (6 * math.sqrt(3))),
-            "normal": (s**-2, 0.0),
-            "student": ((nu + 1) / (nu * s**2), (3 + 2 * math.sqrt(2)) / 4 * (nu + 1) / (nu**1.5 * s**3)),
-            "softmax": (0.5, math.sqrt(0.5)),
-        }.get(self.family)
+        return FAMILIES[self.family].bound(dict(self.parameters))
 
     def bound(self, direction: Params, row: Datum) -> Array:
-        """√c η(v), where η may have a constant part; with "softmax" without its mean, which changes nothing."""
-        known = self.derivatives()
-        assert known is not None
+        """√c η(v), where η may have a constant part; of several classes without its mean, which changes nothing."""
+        bounds = self.derivatives()
+        assert bounds is not None
         zero = jax.tree.map(jnp.zeros_like, direction)
         eta = jax.jvp(lambda at: self.predictor(at, row), (zero,), (direction,))[1]
-        return math.sqrt(known[0]) * (eta - jnp.mean(eta) if self.family == "softmax" else eta)
+        return math.sqrt(bounds[0]) * (eta - jnp.mean(eta) if FAMILIES[self.family].has_classes else eta)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"the parameter{'s' * (len(names) > 1)} {', '.join(names)}" if names else "no parameters"

@@ -274,9 +274,9 @@ def test_softmax_against_a_class_has_the_likelihood_of_the_differences():
     rng = np.random.default_rng(6)
     rows = {"x": rng.normal(size=(9, 2)), "y": rng.integers(0, 3, 9)}
     coef, intercept = rng.normal(size=(3, 2)), rng.normal(size=3)
-    whole = density.multinomial({"coef": coef, "intercept": intercept}, rows)
+    whole = density.Likelihood("softmax")({"coef": coef, "intercept": intercept}, rows)
     against = {"coef": coef[1:] - coef[0], "intercept": intercept[1:] - intercept[0]}
-    np.testing.assert_allclose(density.Softmax(True)(against, rows), whole, rtol=1e-4)
+    np.testing.assert_allclose(density.Likelihood("softmax", True)(against, rows), whole, rtol=1e-4)
     eta = rows["x"] @ coef.T + intercept
     both = (
         approximation.probabilities(eta, True),

@@ -143,9 +143,9 @@ def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, ba
     def total(theta):
         if num_classes == 2:
             params = {"coef": theta[0, :2], "intercept": theta[0, 2]}
-            return jnp.sum(density.binary(params, {"x": X, "y": codes.astype(np.float32)}))
+            return jnp.sum(density.Likelihood("bernoulli")(params, {"x": X, "y": codes.astype(np.float32)}))
         params = {"coef": theta[:, :2], "intercept": theta[:, 2]}
-        return jnp.sum(density.Softmax(baseline)(params, {"x": X, "y": codes.astype(np.int32)}))
+        return jnp.sum(density.Likelihood("softmax", baseline)(params, {"x": X, "y": codes.astype(np.int32)}))
 
     look, at = rows.look(theta), jnp.asarray(theta, jnp.float32)
     value, gradient, hessian = jax.jit(lambda at: (total(at), jax.grad(total)(at), jax.hessian(total)(at)))(
@@ -160,8 +160,8 @@ def test_two_classes_of_the_softmax_are_the_binary_model(seed):
     """With normal priors of deviation s, the difference of the two has deviation √2 s and is independent of the sum."""
     rng = np.random.default_rng([seed, 4])
     X, codes = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(0, 2, 20).astype(np.int32)
-    softmax = sc.Model(density.multinomial, density.Normal(0.5, 1.0), vectorized=True)
-    single = sc.Model(density.binary, density.Normal(0.5 * 2**0.5, 2**0.5), vectorized=True)
+    softmax = sc.Model(density.Likelihood("softmax"), density.Normal(0.5, 1.0), vectorized=True)
+    single = sc.Model(density.Likelihood("bernoulli"), density.Normal(0.5 * 2**0.5, 2**0.5), vectorized=True)
     gaps = []
     for _ in range(5):
         coef, intercept = rng.normal(size=(2, 3)).astype(np.float32), rng.normal(size=2).astype(np.float32)

@@ -91,7 +91,7 @@ def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: 
     single, whole, joint = list[Array](), list[Array](), list[Array]()
     for factor in layout.factors:
         own = next(keys), next(keys)
-        if layout.family != "normal":
+        if not layout.is_conjugate:
             effects[factor.number], eta, rate = _draw_effects(
                 layout, data, layout.model.constrain(position), factor, effects[factor.number], eta, own[0]
             )
@@ -139,7 +139,7 @@ def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: 
 
 def rates(layout: Layout) -> tuple[str, ...]:
     """Names of the acceptance rates of a sweep."""
-    names = ["acceptance_rate"] + ["effects_acceptance_rate"] * (layout.family != "normal")
+    names = ["acceptance_rate"] + ["effects_acceptance_rate"] * (not layout.is_conjugate)
     return *names, "deviations_acceptance_rate", *["joint_acceptance_rate"] * bool(layout.small)
 
 
@@ -233,7 +233,7 @@ def _draw_whole(
     def draw(_: None) -> tuple[Params, Array, Array, Array]:
         return deviations.with_effects(layout, data, position, factor, effects, eta, reference, key)
 
-    if layout.family == "normal":
+    if layout.is_conjugate:
         return draw(None)
     wanted = (number < TUNED) | (state.whole[factor.number] > _RARELY)
     return jax.lax.cond(wanted, draw, lambda _: (position, effects, eta, jnp.zeros((), eta.dtype)), None)
@@ -254,7 +254,7 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     design = jnp.concatenate(columns)
     eta = linear @ design + data.get("offset", 0.0)
     prior = layout.model.log_prior_density(here)
-    if layout.family != "normal":
+    if not layout.is_conjugate:
         values = of_rows(layout.family, data, theta, eta)
 
         def gained(position: Params) -> Array:
@@ -285,7 +285,7 @@ def _hamiltonian(given: Any, layout: Layout, here: Params, state: State, key: Ke
     """Trajectories from `here`, and how many are accepted."""
     _, unravel = ravel_pytree(here)
     start = ravel_pytree(here)[0]
-    trajectories, steps = _FREE if layout.family == "normal" else (1, _LEAPFROG)
+    trajectories, steps = _FREE if layout.is_conjugate else (1, _LEAPFROG)
 
     keys = jax.random.split(key, 3)
     momenta = jax.random.normal(keys[0], (trajectories, len(start)), start.dtype)

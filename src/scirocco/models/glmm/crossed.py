@@ -197,7 +197,7 @@ def spec_of(layout: Layout, start: Params) -> Spec:
 
 def words(layout: Layout, num_levels: Sequence[int]) -> str:
     """What was chosen, in one line."""
-    moves = "exact draws" if layout.family == "normal" else "Metropolis–Hastings steps"
+    moves = "exact draws" if layout.is_conjugate else "Metropolis–Hastings steps"
     return (
         f"{METHOD}: the effects of {' and '.join(f'{count:,}' for count in num_levels)} levels in turn by {moves}, "
         "global parameters given the effects and given the standardised effects"

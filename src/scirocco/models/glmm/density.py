@@ -1,7 +1,7 @@
 """Densities of generalised linear mixed models: rows, and priors of the global parameters.
 
 Everything is in internal units: columns of mean 0 and deviation 1, effects of groups per deviation of their column, a
-continuous response in units of its spread. `models.families` has the densities of responses.
+continuous response in units of its spread. `scirocco.model.families` has the densities of responses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import transforms
-from scirocco.models.families import FAMILIES, log_prior
+from scirocco.model.families import FAMILIES, PARAMETERS, log_prior
 from scirocco.types import Array, Params, Rows
 
 SCALE = 2.5
@@ -111,7 +111,7 @@ def constraints(names: Iterable[str]) -> dict[str, Any]:
     for name in names:
         if name.startswith("root_"):
             found[name] = transforms.cholesky_correlation
-        elif name.startswith("sd_") or name in ("noise", "dispersion", "freedom"):
+        elif name.startswith("sd_") or name in PARAMETERS:
             found[name] = transforms.positive
         else:
             found[name] = None

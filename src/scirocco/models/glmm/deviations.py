@@ -100,7 +100,7 @@ def with_effects(
     noise = jax.random.normal(keys[3], effects.shape, effects.dtype)
     there = seen.root @ solve_transposed(inner, half + noise)
     eta_there = eta + contribution(data, factor, there - effects)
-    if layout.family == "normal":
+    if layout.is_conjugate:
         return moved, there, eta_there, jnp.ones((), eta.dtype)
 
     def approximate(effects: Array) -> Array:

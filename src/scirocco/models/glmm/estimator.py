@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
+from scirocco.model.families import FAMILIES
 from scirocco.models._core import files
 from scirocco.models._core.program import FitOptions, OwnChains, Sampled
-from scirocco.models.families import FAMILIES
 from scirocco.models.glmm import blocks, crossed, problem
 from scirocco.models.glmm.problem import Problem
 from scirocco.models.glmm.results import Results
@@ -123,7 +123,8 @@ class GLMM(Results):
             raise InvalidValueError(
                 "the formula names the response, a column of the table: call fit(frame) without y."
             )
-        _checks.choice(self.family, "family", tuple(FAMILIES))
+        families = tuple(name for name, family in FAMILIES.items() if not family.has_classes)
+        _checks.choice(self.family, "family", families)
         _checks.choice(self.missing, "missing", ("error", "drop"))
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
         composed = problem.compose(

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from scirocco.model import Model
+from scirocco.model.families import FAMILIES
 from scirocco.model.groups import Root
-from scirocco.models.families import FAMILIES
 from scirocco.models.glmm.density import Factor
 from scirocco.types import Array, Params
 
@@ -29,6 +29,11 @@ class Layout:
     """Outer and inner factor of nested pairs, and the places of their intercepts."""
     small: tuple[int, ...] = ()
     """Factors with few levels, which are drawn together with the coefficients."""
+
+    @property
+    def is_conjugate(self) -> bool:
+        """Whether effects are normal given everything else."""
+        return FAMILIES[self.family].is_conjugate
 
     @property
     def large(self) -> tuple[int, ...]:
@@ -86,10 +91,8 @@ def slopes(family: str, data: dict[str, Any], theta: Params, eta: Array) -> tupl
         return jax.jvp(lambda x: of_rows(family, data, theta, x), (at,), (ones,))
 
     (value, first), (_, second) = jax.jvp(slope, (eta,), (ones,))
-    if family == "student":  # not concave: the expected information
-        nu = theta["freedom"]
-        second = -data.get("weight", ones) * (nu + 1.0) / (nu + 3.0) / theta["noise"] ** 2
-    return value, first, -second
+    expected = FAMILIES[family].information(theta, data.get("weight", ones))
+    return value, first, -second if expected is None else expected
 
 
 def level_sums(data: dict[str, Any], factor: Factor, num_levels: int, columns: list[Array]) -> list[Array]:
@@ -106,7 +109,7 @@ def expansion(
     pairs = [(j, k) for j in range(size) for k in range(j + 1)]
     values, first, information = slopes(layout.family, data, theta, eta)
     columns = [first * z[j] for j in range(size)]
-    if layout.family == "normal":  # always the same, but for the noise
+    if layout.is_conjugate:  # always the same, but for the noise
         sums = level_sums(data, factor, num_levels, columns)
         sums += list(data[f"gram_{factor.number}"] / theta["noise"] ** 2)
     else:

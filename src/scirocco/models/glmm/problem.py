@@ -13,7 +13,7 @@ from scirocco.data.arrays import ArraySource
 from scirocco.data.groups import grouped, label_codes
 from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
-from scirocco.models.families import FAMILIES, Family
+from scirocco.model.families import FAMILIES, PARAMETERS, Family
 from scirocco.models.glmm import density
 from scirocco.models.glmm.density import Factor
 from scirocco.models.glmm.roles import roles
@@ -30,8 +30,8 @@ from scirocco.models.inputs.formulas import (
 from scirocco.models.inputs.tables import float_type
 from scirocco.types import Params
 
-_NODES = {"normal": 3, "student": 11}
-"""Nodes for families that need fewer or more than others; a Student density is not log-concave."""
+NAMES = {"noise": "sigma"}
+"""Names that parameters of families have in mixed models, if they differ."""
 _NEARLY_THE_SAME = 1e-3
 """Smallest eigenvalue of the products of the columns of a term, in units of their mean squares."""
 
@@ -183,7 +183,7 @@ def compose(
     terms, codes = _terms(frame, parsed)
     columns = [(term.design.matrix(frame) / term.scale).astype(dtype) for term in terms]
     inner, by_blocks = roles(
-        family, arrays, columns, codes, [len(term.levels) for term in terms], known.parameters
+        family, arrays, columns, codes, [len(term.levels) for term in terms], known.start
     )
     factors = tuple(Factor(k, columns[k].shape[1], term.term.correlated) for k, term in enumerate(terms))
     for term, factor, code in zip(terms, factors, codes, strict=True):
@@ -205,7 +205,6 @@ def compose(
         model = Model(density.PlainRow(row), prior, transforms=constraints)
         source = ArraySource(arrays)
     else:
-        nodes = _NODES.get(family)
         local = np.zeros(factors[inner].size)
         model = HierarchicalModel(
             row,
@@ -213,7 +212,7 @@ def compose(
             prior,
             groups="group",
             local=local,
-            num_nodes=nodes,
+            num_nodes=known.nodes,
             transforms=constraints,
         )
         binned = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
@@ -262,7 +261,7 @@ def _check_varying(term: Term, z: np.ndarray) -> None:
 def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The response as numbers, and the trials of a binomial one."""
     name, trials = parsed.response, None
-    if (parsed.trials is not None) != (family == "binomial"):
+    if (parsed.trials is not None) != FAMILIES[family].has_trials:
         raise InvalidValueError(
             "the binomial family requires proportion(successes, trials) on the left of ~, and others a column; got "
             f"family={family!r} and {name!r}{'' if parsed.trials is None else f' of {parsed.trials!r}'}."
@@ -332,7 +331,7 @@ def _start(
             start[f"root_{factor.number}"] = np.eye(factor.size, dtype=dtype)
         if factor.number != inner:
             start[f"effects_{factor.number}"] = np.zeros((len(term.levels), factor.size), dtype)
-    return start | {name: np.asarray(value, dtype) for name, value in family.parameters.items()}
+    return start | {name: np.asarray(value, dtype) for name, value in family.start.items()}
 
 
 def _rough_effects(
@@ -369,11 +368,8 @@ def outside(
         if f"root_{number}" in draws:
             root = np.asarray(draws[f"root_{number}"], np.float64)
             found[f"correlation_{term.name}"] = np.einsum("...ij,...kj->...ik", root, root)
-    for name, new, factor in (
-        ("noise", "sigma", units.spread),
-        ("dispersion", "dispersion", 1.0),
-        ("freedom", "freedom", 1.0),
-    ):
+    for name, parameter in PARAMETERS.items():
         if name in draws:
-            found[new] = np.asarray(draws[name], np.float64) * factor
+            factor = units.spread if parameter.has_units else 1.0
+            found[NAMES.get(name, name)] = np.asarray(draws[name], np.float64) * factor
     return found

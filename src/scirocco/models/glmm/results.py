@@ -12,9 +12,9 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
+from scirocco.model.families import FAMILIES
 from scirocco.models._core.model import FittedModel
 from scirocco.models._core.view import View
-from scirocco.models.families import FAMILIES
 from scirocco.models.glmm import density, problem
 from scirocco.models.glmm.problem import Term, Units
 from scirocco.models.inputs.formulas import (
@@ -112,10 +112,8 @@ class Results(FittedModel):
                 for k, name in enumerate(names):
                     for j, other in enumerate(names[:k]):
                         found[f"correlation({term.name}: {other}, {name})"] = matrix[..., k, j]
-        for name in ("sigma", "dispersion", "freedom"):
-            if name in self.draws_:
-                found[name] = self.draws_[name]
-        return found
+        own = (problem.NAMES.get(name, name) for name in FAMILIES[self.family].parameters)
+        return found | {name: self.draws_[name] for name in own}
 
     def fixed_effects(self, interval: float = 0.9) -> Any:
         """Mean, sd and central interval of the coefficients, in the units of the columns, as a pandas data frame."""
@@ -267,7 +265,7 @@ class Results(FittedModel):
         )
         size = max(1, _ROWS // len(coef["coef"][0]))
         family = FAMILIES[self.family]
-        theta = {name: coef["sigma" if name == "noise" else name][0] for name in family.parameters}
+        theta = {name: coef[problem.NAMES.get(name, name)][0] for name in family.parameters}
         parts = self._parts(table, new_groups, coef, rng) if random_effects else []
         for begin in range(0, len(table), size):
             rows = slice(begin, begin + size)

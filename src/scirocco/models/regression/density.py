@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.models import families
+from scirocco.model import families
 from scirocco.types import Array, Key, Params, Rows
 
 KINDS = ("laplace", "normal", "horseshoe")
@@ -154,15 +154,19 @@ def _others(prior: Prior, params: Params) -> Array:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """log p(y | η) of a family of `models.families`, with η = xᵀβ + b."""
+    """log p(y | η) of a family, with η = xᵀβ + b; of classes one each, with a `baseline` 0 for the first."""
 
     family: str
+    baseline: bool = False
 
     def __call__(self, params: Params, rows: Rows) -> Array:
         """The log likelihood of each row."""
-        return _weighted(
-            families.FAMILIES[self.family].log_density(rows, predictor(params, rows), params), rows
-        )
+        eta = predictor(params, rows)
+        if self.baseline:
+            eta = jnp.concatenate([jnp.zeros_like(eta[..., :1]), eta], axis=-1)
+        value = families.FAMILIES[self.family].log_density(rows, eta, params)
+        value = value + rows["constant"] if "constant" in rows else value
+        return rows["weight"] * value if "weight" in rows else value
 
 
 @dataclass(frozen=True)
@@ -174,24 +178,6 @@ class Simulated:
     def __call__(self, params: Params, row: Rows, key: Key) -> Array:
         """Drawn from the likelihood."""
         return families.FAMILIES[self.family].simulate(key, predictor(params, row), params)
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """η_y - log Σ_k e^(η_k), with η_k = xᵀβ_k + b_k for every class k; with a `baseline`, η_0 = 0."""
-
-    baseline: bool = False
-
-    def __call__(self, params: Params, rows: Rows) -> Array:
-        """The log likelihood of each row."""
-        eta = _times(rows["x"], params["coef"].T) + params.get("intercept", 0.0)
-        if self.baseline:
-            eta = jnp.concatenate([jnp.zeros_like(eta[..., :1]), eta], axis=-1)
-        chosen = jnp.take_along_axis(eta, rows["y"][..., None].astype(int), axis=-1)[..., 0]
-        return _weighted(chosen - jax.nn.logsumexp(eta, axis=-1), rows)
-
-
-binary, poisson, multinomial = Likelihood("bernoulli"), Likelihood("poisson"), Softmax()
 
 
 def linear(params: Params, rows: Rows) -> Array:
@@ -208,13 +194,8 @@ def linear(params: Params, rows: Rows) -> Array:
 
 def predictor(params: Params, rows: Rows) -> Array:
     """η = xᵀβ + b, and the offset."""
-    eta = _times(rows["x"], params["coef"]) + params.get("intercept", 0.0)
+    eta = _times(rows["x"], params["coef"].T) + params.get("intercept", 0.0)
     return eta + rows["offset"] if "offset" in rows else eta
-
-
-def _weighted(value: Array, rows: Rows) -> Array:
-    value = value + rows["constant"] if "constant" in rows else value
-    return rows["weight"] * value if "weight" in rows else value
 
 
 def _times(x: Array, coef: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Counts and responses with heavy tails from a linear predictor: a family of `models.families`, sampled by default."""
+"""Counts and responses with heavy tails from a linear predictor: a family of responses, sampled by default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scirocco.diagnostics.intervals import Predicted, central
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.models.families import FAMILIES
+from scirocco.model.families import FAMILIES
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.density import Likelihood, Simulated
@@ -120,7 +120,7 @@ class FamilyRegression(Regression):
         data = {name: part.astype(x.dtype, copy=False) for name, part in data.items()}
         start = {"coef": np.zeros(x.shape[1], x.dtype)}
         start |= {"intercept": np.zeros((), x.dtype)} if columns.intercept else {}
-        start |= {name: np.asarray(value, x.dtype) for name, value in family.parameters.items()}
+        start |= {name: np.asarray(value, x.dtype) for name, value in family.start.items()}
         scale = float(self.scale) if self.standardise else float(self.scale) / spread
         prior = self._make_prior(np.ones((1, x.shape[1])), scale, float(self.intercept_scale))
         changes = {name: transforms.positive if name in family.parameters else None for name in start}

@@ -19,6 +19,7 @@ import numpy as np
 
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Full
+from scirocco.model.families import PARAMETERS
 from scirocco.models.inputs import Units
 from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, SGHMC, Preconditioned, Sampler, Scales
@@ -127,7 +128,7 @@ def in_own_units(draws: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str,
     """
     changed = {name: np.asarray(leaf) for name, leaf in draws.items()}
     if told.get("spread", 1.0) != 1.0:
-        scaled = changed.keys() & {"coef", "intercept", "noise"}
+        scaled = [name for name in changed if name not in PARAMETERS or PARAMETERS[name].has_units]
         changed |= {name: np.asarray(changed[name], np.float64) * told["spread"] for name in scaled}
     units = Units(np.asarray(told["mean"]), np.asarray(told["deviation"]))
     if not units.plain:

@@ -14,10 +14,9 @@ from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
-from scirocco.models.regression import density
 from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
 from scirocco.models.regression.base import Composed, Regression
-from scirocco.models.regression.density import Prior
+from scirocco.models.regression.density import Likelihood, Prior
 from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import (
     Coordinates,
@@ -194,7 +193,8 @@ class LogisticRegression(Regression):
 
     def _model(self, prior: Prior, rows: Rows, start: dict[str, np.ndarray]) -> Model:
         changes = {name: transforms.positive if name == "tau" else None for name in start}
-        likelihood = density.binary if rows.num_predictors == 1 else density.Softmax(rows.baseline)
+        one = rows.num_predictors == 1
+        likelihood = Likelihood("bernoulli") if one else Likelihood("softmax", rows.baseline)
         transformed = changes if "tau" in changes else None
         return Model(likelihood, prior, vectorized=True, transforms=transformed)
 

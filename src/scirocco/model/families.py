@@ -1,14 +1,15 @@
-"""Families of responses: density, link, checks, units, new responses. Regressions and mixed models share them.
+"""Families of responses: all that regressions, mixed models, `sc.Model.linear` and configuration files know about them.
 
 η is the linear predictor, of a continuous response in units of its spread. Densities are up to terms without
-parameters, which `constant` has.
+parameters, which `constant` has. A new family is a class here, listed in `FAMILIES`; a positive parameter that no other
+family has is listed in `PARAMETERS`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,23 +20,63 @@ from scirocco.types import Array, Key, Params, Rows
 
 _MOST = 1e15
 """Largest mean of a Poisson variate."""
-_FREEDOM = (2.0, 0.1)
-"""Gamma prior of the degrees of freedom."""
 _NORMAL = 0.5 * math.log(2 * math.pi)
+"""Minus the logarithm of the constant of the normal density."""
+
+
+class Parameter(NamedTuple):
+    """A positive parameter of families, in addition to η."""
+
+    start: float
+    """Where chains start, for a response in units of its spread."""
+    log_prior: Callable[[Any], Any]
+    has_units: bool = False
+    """Whether it is in units of the response."""
+
+
+PARAMETERS = {
+    "noise": Parameter(0.8, lambda value: -value, has_units=True),
+    "dispersion": Parameter(0.5, lambda value: -value),
+    "freedom": Parameter(10.0, lambda value: jnp.log(value) - 0.1 * value),
+}
+"""Their priors are Exponential(1), and Gamma(2, 0.1) of degrees of freedom."""
 
 
 class Family:
-    """The normal family, from which others differ; the identity is its link."""
+    """What all families have; the density, means and units of the normal one, whose link is the identity."""
 
-    name: ClassVar[str] = "normal"
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """A line about its regression, in example configuration files."""
     continuous: ClassVar[bool] = True
-    parameters: ClassVar[Mapping[str, float]] = {"noise": 0.8}
-    """Positive parameters in addition to η, and where chains start."""
+    parameters: ClassVar[tuple[str, ...]] = ("noise",)
+    """Names in `PARAMETERS`."""
+    has_trials: ClassVar[bool] = False
+    """Whether rows have a number of `trials`."""
+    has_classes: ClassVar[bool] = False
+    """Whether y is the number of a class, and η has an entry for each of them."""
+    is_conjugate: ClassVar[bool] = False
+    """Whether normal effects are normal given the responses and the other parameters."""
+    nodes: ClassVar[int | None] = None
+    """Quadrature nodes per effect that is integrated out; None: as many as usual."""
+
+    @property
+    def start(self) -> dict[str, float]:
+        """Where chains of the parameters start."""
+        return {name: PARAMETERS[name].start for name in self.parameters}
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """log p(y | η, θ), up to terms without parameters."""
         z = (row["y"] - eta) / theta["noise"]
         return -0.5 * z**2 - jnp.log(theta["noise"])
+
+    def bound(self, theta: Mapping[str, float]) -> tuple[float, float] | None:
+        """Bounds c and t with |ℓ″| ≤ c and |ℓ‴| ≤ t for ℓ(η) = log p(y | η, θ); None: there are none."""
+        return None
+
+    def information(self, theta: Params, weight: Array) -> Array | None:
+        """The expected information of weighted rows about η; None where the observed one is never negative."""
+        return None
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
         """The terms without parameters."""
@@ -79,17 +120,47 @@ class Family:
         return eta + theta["noise"] * jax.random.normal(key, jnp.shape(eta))
 
 
+class Normal(Family):
+    """y ~ N(η, noise²)."""
+
+    name = "normal"
+    title = "Linear regression: y is any number, with normal noise."
+    is_conjugate = True
+    nodes = 3
+
+    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+        """-ℓ″ = 1/noise², ℓ‴ = 0."""
+        return theta["noise"] ** -2, 0.0
+
+
 class Student(Family):
     """Student's t around η, with unknown degrees of freedom; its units are robust, too."""
 
     name = "student"
-    parameters: ClassVar[Mapping[str, float]] = {"noise": 0.8, "freedom": 10.0}
+    title = "Robust regression: y is any number, some far away."
+    parameters = ("noise", "freedom")
+    nodes = 11  # the density is not log-concave
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """log p(y | η, θ)."""
         z, nu = (row["y"] - eta) / theta["noise"], theta["freedom"]
         constant = _rising(0.5 * nu, 0.5) - 0.5 * jnp.log(nu * math.pi)
         return constant - jnp.log(theta["noise"]) - 0.5 * (nu + 1.0) * jnp.log1p(z**2 / nu)
+
+    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+        """With z = (y - η)/s: -ℓ″ = (ν + 1)(ν - z²) / (s²(ν + z²)²).
+
+        It is (ν + 1)/(νs²) at z = 0, and at z² = 3ν, the minimum, -1/8 of that.
+        |ℓ‴| = (ν + 1)/(ν^(3/2) s³) |2x(x² - 3)|/(1 + x²)³ with x = z/√ν; the last factor is largest at x² = 3 - 2√2,
+        where it is (3 + 2√2)/4.
+        """
+        nu, s = theta["freedom"], theta["noise"]
+        return (nu + 1) / (nu * s**2), (3 + 2 * math.sqrt(2)) / 4 * (nu + 1) / (nu**1.5 * s**3)
+
+    def information(self, theta: Params, weight: Array) -> Array:
+        """(ν + 1) / ((ν + 3) s²) for each row."""
+        nu = theta["freedom"]
+        return weight * (nu + 1.0) / (nu + 3.0) / theta["noise"] ** 2
 
     def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
         """None."""
@@ -125,8 +196,10 @@ class Binomial(Family):
     """Successes of so many trials, by the logit."""
 
     name = "binomial"
+    title = "Binomial regression: y of `trials` are successes."
     continuous = False
-    parameters: ClassVar[Mapping[str, float]] = {}
+    parameters: ClassVar[tuple[str, ...]] = ()
+    has_trials = True
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """y η - n log(1 + e^η)."""
@@ -168,6 +241,15 @@ class Bernoulli(Binomial):
     """0 or 1, by the logit."""
 
     name = "bernoulli"
+    title = "Logistic regression: y is 0 or 1."
+    has_trials = False
+
+    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+        """With σ = 1/(1 + e^(-η)): -ℓ″ = σ(1 - σ) ≤ 1/4, at σ = 1/2.
+
+        |ℓ‴| = σ(1 - σ)|1 - 2σ|; with s = 1 - 2σ it is |s|(1 - s²)/4, largest at s² = 1/3: t = 1/(6√3).
+        """
+        return 0.25, 1 / (6 * math.sqrt(3))
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """y η - log(1 + e^η)."""
@@ -195,8 +277,9 @@ class Poisson(Family):
     """Counts, by the logarithm."""
 
     name = "poisson"
+    title = "Poisson regression: y is a count, its logarithm linear in x."
     continuous = False
-    parameters: ClassVar[Mapping[str, float]] = {}
+    parameters: ClassVar[tuple[str, ...]] = ()
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """y η - e^η."""
@@ -243,7 +326,8 @@ class NegativeBinomial(Poisson):
     """Counts with the variance μ + dispersion · μ², by the logarithm."""
 
     name = "negative_binomial"
-    parameters: ClassVar[Mapping[str, float]] = {"dispersion": 0.5}
+    title = "Negative binomial regression: y is a count, with any variance."
+    parameters = ("dispersion",)
 
     def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
         """log p(y | η, dispersion) + log y!."""
@@ -266,20 +350,46 @@ class NegativeBinomial(Poisson):
         return jax.random.poisson(second, rate).astype(float)
 
 
+class Softmax(Family):
+    """The number of a class: its probability is proportional to e^(η_k)."""
+
+    name = "softmax"
+    title = "Regression for classes: y is 0, 1, 2, ..."
+    continuous = False
+    parameters: ClassVar[tuple[str, ...]] = ()
+    has_classes = True
+
+    def log_density(self, row: Rows, eta: Array, theta: Params) -> Array:
+        """η_y - log Σ_k e^(η_k)."""
+        chosen = jnp.take_along_axis(eta, row["y"][..., None].astype(int), axis=-1)[..., 0]
+        return chosen - jax.nn.logsumexp(eta, axis=-1)
+
+    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+        """-∇²ℓ = diag(p) - pp', the covariance of a class indicator.
+
+        For a vector a with a number for each class a'(diag(p) - pp')a = Var(a) ≤ (max a - min a)²/4 ≤ |a|²/2: c = 1/2.
+        |∇³ℓ[a, b, e]| = |E (a - Ea)(b - Eb)(e - Ee)| ≤ (max e - min e) √(Var(a) Var(b)) ≤ √2 |e| · |a| |b| / 2:
+        t = 1/√2. All of this holds for a - mean(a) instead of a: a number that is added to all η_k changes nothing.
+        """
+        return 0.5, math.sqrt(0.5)
+
+
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (Family(), Bernoulli(), Binomial(), Poisson(), NegativeBinomial(), Student())
+    for family in (
+        *(Normal(), Bernoulli(), Binomial(), Poisson()),
+        *(NegativeBinomial(), Student(), Softmax()),
+    )
 }
+"""All families by their names."""
 
 
 def log_prior(theta: Params) -> Any:
-    """Of the parameters in addition to η: Exponential(1); degrees of freedom Gamma(2, 0.1)."""
+    """The log prior of the parameters in addition to η."""
     total: Any = 0.0
-    for name in ("noise", "dispersion"):
+    for name, parameter in PARAMETERS.items():
         if name in theta:
-            total = total - theta[name]
-    if "freedom" in theta:
-        total = total + (_FREEDOM[0] - 1) * jnp.log(theta["freedom"]) - _FREEDOM[1] * theta["freedom"]
+            total = total + parameter.log_prior(theta[name])
     return total
 
 
