@@ -12,6 +12,8 @@ from typing import Any
 
 _MARGIN = 2.0
 """How many times stronger than its growth the pull of a control variate must be."""
+_ERRORS = 4.0
+"""Standard errors by which a count is lowered before a component gets control."""
 _MOST_ROWS = 1e6
 """From so many of its rows in a batch on, the noise of a component is negligible."""
 
@@ -32,6 +34,22 @@ def stable(xp: Any) -> Callable[..., Any]:
         return (reference > 1.0) & (pull > _MARGIN * absent * xp.expm1(xp.minimum(growth, 50.0)))
 
     return control_is_stable
+
+
+@functools.cache
+def steady(xp: Any) -> Callable[..., Any]:
+    """The rule when a component gets the control variate from the next reference, by the counts of this one.
+
+    Whether it is used may not depend on the error of the reference that it then uses: it would be used when a component
+    is counted too often, and the mean would be too large, by a third where one row of the reference is enough. So the
+    reference before decides, by a count that is lower by four standard errors: the next one is hardly ever too low.
+    """
+
+    def is_steady(counts: Any, prior: Any, error: Any, variance: Any, step: Any) -> Any:
+        low = counts - _ERRORS * error
+        return (low > 0.0) & stable(xp)(2, prior + xp.maximum(low, 0.0), variance, step)
+
+    return is_steady
 
 
 @functools.cache

@@ -22,6 +22,29 @@ FASTEST = 600.0
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+def controlling(
+    counts: Any, before: Any, prior: Any, factor: float, scale: float, time: float, xp: Any = np
+) -> Any:
+    """The counts of a reference, 0 for entries without control: a reference from some rows does not choose itself.
+
+    Parameters
+    ----------
+    counts, before
+        Counts of all rows, by the new reference and by the one before it.
+    prior
+        Prior shapes.
+    factor, scale
+        All rows over those of a reference, and over those of a batch: a count has about `scale` times its variance.
+    time
+        The step size.
+    xp
+        The module of the arrays.
+    """
+    told = counts if factor <= 1.0 else before
+    error = xp.sqrt((factor - 1.0) * told) if factor > 1.0 else 0.0
+    return xp.where(_rules.steady(xp)(told, prior, error, scale * told, time), counts, 0)
+
+
 def moved(
     seed: tuple[int, int],
     theta: Array,
@@ -44,8 +67,8 @@ def moved(
     time
         h, in relaxation times of θ.
     reference, variance
-        The shapes from more rows, and the variance of an estimate. Entries for which control is not stable move by
-        SCIR, see `scir_cv.control_is_stable`.
+        The shapes from more rows (0: none), and the variance of an estimate. Entries for which control is not stable
+        move by SCIR, see `scir_cv.control_is_stable`.
     out, num_threads
         As for `diffusions.host.cir`.
     """

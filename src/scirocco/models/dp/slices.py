@@ -34,14 +34,12 @@ from scirocco.models.dp.families import Family
 from scirocco.models.dp.rows import Array, Rows
 from scirocco.models.dp.settings import Gamma, Settings
 from scirocco.samplers.schedules import Schedule
-from scirocco.simplex.scir_cv import control_is_stable
+from scirocco.simplex import tables
 
 if TYPE_CHECKING:
     from scirocco.models.dp.sharded import Shards
 
 _METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
-_ERRORS = 4.0
-"""Standard errors by which the count of a category is lowered before it gets control."""
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
 _TOO_MANY = 1 << 16
 
@@ -155,25 +153,13 @@ class Slices(MixtureChain):
         self._label(batch, bounds, known, seeds[6])
 
     def _refer(self, rows: Array, scale: float, step: float) -> None:
-        """Count the rows of a new reference; categories without control have no counts in it.
-
-        Whether a category has control may not depend on the error of its own reference: it would have control when it
-        is counted too often, and its mean would be too large, by e^(-1) if one row is enough. So the reference before
-        this one decides, unless a reference is of all rows, and by a count that is four standard errors lower.
-        """
-        size, factor = len(self.weights), self.labels.size / rows.size
-        counts = self._counted[2] if factor > 1.0 else None
-        if counts is None:
-            row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, size)
-            counts = self._counted[2]
-        low = factor * counts - _ERRORS * np.sqrt((factor - 1.0) * factor * counts)
-        prior = self._counted[3][0]
-        used = (low > 0) & control_is_stable(2, prior + low, scale * factor * counts, step, np)
-        if factor > 1.0:
-            row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, size)
-        for whole, kept in zip(self._counted[:2], self._reference[:2], strict=True):
-            kept[...] = whole
-        np.multiply(self._counted[2], used, out=self._reference[2])
+        """Count the rows of a new reference; categories without control have no counts in it."""
+        factor, before = self.labels.size / rows.size, self._counted[2].copy()
+        row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, len(self.weights))
+        counts = self._counted[2]
+        kept = tables.controlling(factor * counts, factor * before, self._counted[3][0], factor, scale, step)
+        self._reference[0][...], self._reference[1][...] = self._counted[0], self._counted[1]
+        self._reference[2][...] = np.where(kept > 0, counts, 0)
 
     def _move_components(
         self,

@@ -37,7 +37,7 @@ from scirocco.models.hmm.gibbs import (
 from scirocco.models.hmm.own import Own
 from scirocco.models.hmm.series import Array
 from scirocco.samplers import schedules
-from scirocco.simplex import tables
+from scirocco.simplex import _rules, tables
 
 _WINDOW, _BATCH = 500, 10_000
 _STEPS = {"scir": 0.02, "scir_cv": 0.05}
@@ -235,12 +235,19 @@ class BufferedChain(Chain):
         windows, firsts, total = self._chosen(_REFRESH * self.known.windows, StatePurpose.REFRESH)
         sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
         used, batch = len(firsts), self.known.windows
-        whole = self._shapes(Sums(*(total / used * part.sum(axis=0) for part in sums)))
-        self.reference |= whole
+        whole = self._counts(Sums(*(total / used * part.sum(axis=0) for part in sums)))
         each = self._counts(Sums(*(np.add.reduceat(part, firsts, axis=0) for part in sums)))
-        scale = total**2 * (1.0 / batch - 1.0 / total)
-        for name in whole:
-            self.reference[f"{name}_variance"] = scale * each[name].var(axis=0, ddof=int(used > 1))
+        scale, share = total**2 * (1.0 / batch - 1.0 / total), total**2 * (1.0 / used - 1.0 / total)
+        step = float(self.known.step_size(self.step))
+        for name, prior in self._priors().items():
+            spread = each[name].var(axis=0, ddof=int(used > 1))
+            now = {"counted": whole[name], "error": np.sqrt(share * spread), "variance": scale * spread}
+            before = now if used == total else {part: self.reference.get(f"{name}_{part}") for part in now}
+            if before["counted"] is not None:
+                told = before["counted"], prior, before["error"], before["variance"]
+                kept = _rules.steady(np)(*told, step) & (whole[name] > 0.0)
+                self.reference[name] = np.where(kept, prior + whole[name], 0.0)
+            self.reference |= {f"{name}_{part}": values for part, values in now.items()}
 
     def _estimate(self, number: int, purpose: StatePurpose) -> Sums:
         """Unbiased estimates of the expected counts of all series, up to the error of the buffers."""
@@ -284,7 +291,7 @@ class BufferedChain(Chain):
                     words, x, shape, counts[name].sum(axis=-1, keepdims=True), step
                 )
             else:
-                known = self.reference.get(name), self.reference.get(f"{name}_variance")
+                known = self.reference.get(name), self.reference.get(f"{name}_variance")  # of SCIR-CV
                 self.parts[name] = tables.moved(words, x, shape, step, *known, num_threads=1)
         emission, words = self.prior.emission, (seed[0], seed[1] * 4 + 3)
         if isinstance(emission, Poisson):

@@ -15,6 +15,7 @@ from scirocco.models.lda.blocks import packed
 from scirocco.models.lda.document_batches import Delivery
 from scirocco.models.lda.settings import Settings
 from scirocco.models.lda.topics import Arrays, ReferringTopics, Topics
+from scirocco.simplex import tables
 from scirocco.simplex.scir_cv import controlled
 from scirocco.types import Array
 
@@ -109,11 +110,14 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
 
     def __init__(self, theta: Array, beta: float):
         super().__init__(theta, beta)
-        self.reference = jnp.zeros_like(theta)
+        self.reference, self.counted = jnp.zeros_like(theta), jnp.zeros_like(theta)
+        self.step = np.zeros(2)
 
     def refer(self, words: np.ndarray, counts: Any, scale: float) -> None:
-        """Update the reference: an estimate of α + Σz from a larger batch."""
-        self.reference = self.beta + np.float32(scale) * counts
+        """Update the reference, see `ControlledTopics`."""
+        before, self.counted = self.counted, np.float32(scale) * counts
+        kept = tables.controlling(self.counted, before, self.beta, scale, *map(float, self.step), jnp)
+        self.reference = jnp.where(kept > 0, self.beta + kept, 0)
 
     def update(
         self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]
@@ -129,19 +133,24 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
             np.float32(scale),
             np.float32(time),
         )
+        self.step = np.array([scale, time])
 
     def extend(self, theta: np.ndarray) -> None:
         """New words are not in the reference."""
         super().extend(theta)
-        self.reference = jnp.concatenate([self.reference, jnp.full(theta.shape, self.beta)])
+        self.reference, self.counted = (
+            jnp.concatenate([part, jnp.zeros(theta.shape)]) for part in (self.reference, self.counted)
+        )
 
     def state(self) -> Arrays:
         """θ and the reference."""
-        return {"theta": np.asarray(self.theta), "reference": np.asarray(self.reference)}
+        return {name: np.asarray(getattr(self, name)) for name in ("theta", "reference", "counted", "step")}
 
     def restore_state(self, state: Arrays) -> None:
         """Restore the topics from `state`."""
-        self.theta, self.reference = jnp.asarray(state["theta"]), jnp.asarray(state["reference"])
+        super().restore_state(state)
+        self.reference, self.counted = jnp.asarray(state["reference"]), jnp.asarray(state["counted"])
+        self.step = state["step"].copy()
 
 
 @partial(jax.jit, static_argnames=("num_words", "num_topics"))

@@ -122,7 +122,10 @@ class ControlledTopics(ReferringTopics):
 
     def __init__(self, theta: np.ndarray, beta: float, reference: np.ndarray, threads: int | None):
         self.theta, self.beta, self.threads = theta, np.float32(beta), threads
-        self.reference = reference
+        self.reference, self.counted = reference, np.zeros_like(reference)
+        """Shapes where control is used, otherwise 0; and counts of the last reference, with its own scale."""
+        self.step = np.zeros(2)
+        """Scale and length of the last step."""
 
     @classmethod
     def begin(
@@ -142,8 +145,10 @@ class ControlledTopics(ReferringTopics):
 
     def refer(self, words: np.ndarray, counts: np.ndarray, scale: float) -> None:
         """Update the reference: an estimate of α + Σz from a larger batch."""
-        self.reference[:] = self.beta
-        self.reference[words] += np.float32(scale) * counts
+        before, self.counted = self.counted, np.zeros_like(self.counted)
+        self.counted[words] = np.float32(scale) * counts
+        kept = tables.controlling(self.counted, before, self.beta, scale, *self.step)
+        self.reference = np.where(kept > 0, self.beta + kept, 0).astype(np.float32)
 
     def update(
         self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
@@ -154,6 +159,7 @@ class ControlledTopics(ReferringTopics):
         variance = scale * np.maximum(self.reference - self.beta, 0.0)  # of Poisson counts
         known = self.reference, variance
         tables.moved(seed, self.theta, shapes, time, *known, out=self.theta, num_threads=self.threads)
+        self.step = np.array([scale, time])
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω of all words at the current θ."""
@@ -162,15 +168,19 @@ class ControlledTopics(ReferringTopics):
     def extend(self, theta: np.ndarray) -> None:
         """New words are not in the reference."""
         self.theta = np.concatenate([self.theta, theta])
-        self.reference = np.concatenate([self.reference, np.full_like(theta, self.beta)])
+        self.reference, self.counted = (
+            np.concatenate([part, np.zeros_like(theta)]) for part in (self.reference, self.counted)
+        )
 
     def state(self) -> Arrays:
         """θ and the reference."""
-        return {"theta": self.theta, "reference": self.reference}
+        names = ("theta", "reference", "counted", "step")
+        return {name: getattr(self, name) for name in names}
 
     def restore_state(self, arrays: Arrays) -> None:
         """Restore the topics from `state`."""
-        self.theta, self.reference = arrays["theta"].copy(), arrays["reference"].copy()
+        for name in self.state():
+            setattr(self, name, arrays[name].copy())
 
 
 def normalised(theta: np.ndarray) -> np.ndarray:
