@@ -12,7 +12,7 @@ import re
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -69,7 +69,6 @@ def known_arguments(
     function: Callable[P, R],
     owner: str = "",
     elsewhere: Mapping[str, str] | None = None,
-    old_names: Collection[str] = (),
     signature: inspect.Signature | None = None,
 ) -> Callable[P, R]:
     """Decorator: an unknown keyword raises an error that suggests the one that was meant.
@@ -84,8 +83,6 @@ def known_arguments(
         The name of the function in messages; by default `sc.NAME`.
     elsewhere
         Arguments that belong to another function, with the name of that.
-    old_names
-        Names that the function accepts in addition to those of its signature.
     signature
         The signature that users see, if the function takes some of its arguments as `**options`.
     """
@@ -97,7 +94,7 @@ def known_arguments(
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
-            if name not in names and name not in old_names:
+            if name not in names:
                 words = _suggest(name, names, belongs)
                 raise InvalidTypeError(f"{owner or ours} has no argument `{name}`{words}")
         try:

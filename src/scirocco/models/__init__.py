@@ -97,10 +97,9 @@ def load(path: str | os.PathLike[str], **code: Any) -> Any:
 
 def name_at(path: str | os.PathLike[str]) -> str | None:
     """The name of the fitted model in a folder; None for a run of another model."""
-    from scirocco.models import fits
     from scirocco.models._core.files import model_in
     from scirocco.run.records import Record
     from scirocco.store import holds_run, open_stored
 
     record = Record.from_json(open_stored(path).record) if holds_run(path) else None
-    return name if record and (name := model_in(record) or fits.model_in(record)) in MODELS else None
+    return name if record and (name := model_in(record)) in MODELS else None

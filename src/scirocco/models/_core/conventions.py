@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, ParamSpec, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco.drawing.markup import Html, join, tag
-from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError
+from scirocco.errors import InvalidValueError, NotFittedError
 from scirocco.models._core.program import FitOptions
 from scirocco.samplers.schedules import Schedule
 
 StepSize = float | Schedule | Callable[[int], float] | None
 """A step size: a number or a schedule; None: the default of the model."""
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def renamed_arguments(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator that passes keyword arguments with an old name under the new one, with a `FutureWarning`.
-
-    Parameters
-    ----------
-    renamed
-        Mapping from old to new names, such as `{"num_draws": "num_samples"}`.
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            given: Any = new_names(kwargs, renamed)
-            return function(*args, **given)
-
-        return wrapper
-
-    return decorate
-
-
-def new_names(given: Mapping[str, Any], renamed: Mapping[str, str], *, warn: bool = True) -> dict[str, Any]:
-    """Arguments under their new names; use `warn=False` for those of a stored fit."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        new = renamed.get(name, name)
-        if new in found or (new != name and new in given):
-            raise InvalidTypeError(f"`{name}` is the old name of `{new}`: pass only `{new}`.")
-        if new != name and warn:
-            _warn_of_old_name(name, new)
-        found[new] = value
-    return found
-
-
-def _warn_of_old_name(old: str, new: str) -> None:
-    _checks.warn(f"`{old}` is now `{new}`; the old name will be removed in the next version.", FutureWarning)
 
 
 def with_options(signature: inspect.Signature) -> inspect.Signature:
@@ -84,14 +43,8 @@ _OPTIONS: dict[str, Any] = dict.fromkeys(("num_steps", "num_epochs", "max_second
 
 
 class Conventions:
-    """Base class: parameters are the arguments of the constructor, stored under their names and checked when used.
+    """Base class: parameters are the arguments of the constructor, stored under their names and checked when used."""
 
-    A model that renames arguments lists them in `_renamed`, and decorates its constructor with
-    `@renamed_arguments(_renamed)`: the old names then also work in `set_params` and as attributes.
-    """
-
-    _renamed: ClassVar[Mapping[str, str]] = {}
-    """Mapping from old to new names of arguments; old names work for one version."""
     _estimator_type: ClassVar[str | None] = None
     """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
     _takes_counts: ClassVar[bool] = False
@@ -100,8 +53,6 @@ class Conventions:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._check_arguments()
-        for old, new in vars(cls).get("_renamed", {}).items():
-            setattr(cls, old, _old_attribute(old, new))
 
     @classmethod
     def _check_arguments(cls) -> None:
@@ -116,7 +67,7 @@ class Conventions:
         cls.fit = _checks.known_arguments(  # type: ignore[attr-defined]
             fit, f"{cls.__name__}.fit", known, signature=signature
         )
-        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit, cls._renamed)  # type: ignore[method-assign]
+        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit)  # type: ignore[method-assign]
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -128,7 +79,6 @@ class Conventions:
 
     def set_params(self, **params: Any) -> Self:
         """Set some arguments of the constructor; they are checked when used."""
-        params = new_names(params, self._renamed)
         for name, value in params.items():
             if name not in self._names():
                 kind = type(self).__name__
@@ -172,20 +122,6 @@ class Conventions:
             regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
             input_tags=utils.InputTags(sparse=True, positive_only=self._takes_counts),
         )
-
-
-def _old_attribute(old: str, new: str) -> property:
-    """An attribute under its old name."""
-
-    def read(model: Conventions) -> Any:
-        _warn_of_old_name(old, new)
-        return getattr(model, new)
-
-    def write(model: Conventions, value: Any) -> None:
-        _warn_of_old_name(old, new)
-        setattr(model, new, value)
-
-    return property(read, write)
 
 
 def not_fitted(message: str) -> Exception:

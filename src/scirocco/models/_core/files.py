@@ -53,10 +53,10 @@ def read(name: str, words: str, path: Path, values: Sequence[type] = ()) -> Save
     """
     stored = open_stored(path)
     with records.understood(stored.path):
-        return _read_all(stored, name, words, path)
+        return _read_all(stored, name, words, path, values)
 
 
-def _read_all(stored: Stored, name: str, words: str, path: Path) -> Saved:
+def _read_all(stored: Stored, name: str, words: str, path: Path, values: Sequence[type]) -> Saved:
     record, progress = records.read(stored)
     if model_in(record) != name:
         raise InvalidTypeError(f"the run in {path} is not one of {words}.")
