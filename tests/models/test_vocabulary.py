@@ -1,8 +1,4 @@
-"""What all models fitted by `sc.sample` have in common: names of lengths, epochs and seconds, save and load, ArviZ."""
-
-import inspect
-import re
-import warnings
+"""What models fitted by `sc.sample` have in common, in addition to the contract of all models (`test_contract`)."""
 
 import numpy as np
 import pytest
@@ -14,14 +10,10 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import (
     BNN,
     BPMF,
-    DPMixture,
     GaussianMixture,
     LinearRegression,
     LogisticRegression,
-    fits,
-    sampled,
 )
-from scirocco.models._core.registry import MODELS
 
 pytestmark = [
     pytest.mark.compile,
@@ -44,7 +36,6 @@ FITS = {
     "BNN": (BNN, {"hidden": 3, "num_samples": 10, "thin": 2, "batch_size": 20}, (X, Y)),
 }
 NAMES = tuple(FITS)
-VOCABULARY = ("num_samples", "num_burnin", "thin", "num_chains", "seed")
 
 
 def fitted(name, **length):
@@ -66,14 +57,6 @@ def predicted(model):
     return model.predict(X) if isinstance(model, LinearRegression) else model.predict_proba(X)
 
 
-@pytest.mark.parametrize("kind", [getattr(sc.models, name) for name in MODELS], ids=MODELS)
-def test_every_model_has_the_same_names(kind):
-    assert set(VOCABULARY) <= set(inspect.signature(kind).parameters)
-    assert {"num_epochs", "max_seconds", "store", "resume"} <= set(inspect.signature(kind.fit).parameters)
-    for method in ("save", "load", "to_arviz", "report", "report_view"):
-        assert callable(getattr(kind, method))
-
-
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_epochs_are_passes_over_the_rows(models, name):
@@ -82,16 +65,6 @@ def test_epochs_are_passes_over_the_rows(models, name):
     batch = known["estimator"].get("batch_size", known["num_rows"])
     assert known["num_burnin"] + known["num_samples"] * known["thin"] == 60 * known["num_rows"] / batch
     assert run.status == "complete"
-
-
-@pytest.mark.rotates(2)
-@pytest.mark.parametrize("name", NAMES)
-def test_seconds_end_a_run(name):
-    model = fitted(name, max_seconds=0.3)
-    run = model.run_
-    assert run.num_draws >= 1 and run.status in ("complete", "stopped")
-    assert run.timing["sampling"]["wall"] < 20  # the limit is far below; machines may be slow
-    assert np.isfinite(predicted(model)).all()
 
 
 def test_a_fit_by_the_clock_is_resumed_with_its_plan(tmp_path):
@@ -111,62 +84,6 @@ def test_one_length_is_enough():
         fitted("GaussianMixture", num_epochs=0)
 
 
-@pytest.mark.rotates(2)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_saved_model_comes_back(models, name, tmp_path):
-    model = models[name]
-    model.save(tmp_path / "saved")
-    for again in (type(model).load(tmp_path / "saved"), sc.models.load(tmp_path / "saved")):
-        assert type(again) is type(model)
-        assert again.get_params() == model.get_params()
-        np.testing.assert_array_equal(predicted(again), predicted(model))
-    with pytest.raises(InvalidTypeError, match="is not one of"):
-        DPMixture.load(tmp_path / "saved")
-    with pytest.raises(sc.errors.SciroccoError):
-        model.save(tmp_path / "saved")  # there is one already
-
-
-@pytest.fixture(scope="module", params=NAMES)
-def stored(request, models, tmp_path_factory):
-    """The folder of a fit with `store`, and the same fit in memory."""
-    folder = tmp_path_factory.mktemp("fits") / request.param
-    fitted(request.param, num_epochs=60, store=folder)
-    return folder, models[request.param]
-
-
-def test_a_fit_with_a_store_is_loaded_as_the_model(stored):
-    folder, model = stored
-    for again in (type(model).load(folder), sc.models.load(folder)):
-        assert type(again) is type(model)
-        assert again.get_params() == model.get_params()
-        np.testing.assert_array_equal(predicted(again), predicted(model))
-    assert again.run_.num_draws == model.run_.num_draws
-    with pytest.raises(InvalidTypeError, match="is not one of"):
-        DPMixture.load(folder)
-
-
-def test_the_folder_of_a_fit_is_reported_as_the_model(stored):
-    folder, model = stored
-    given = Diagnosis([], {})
-    text = report.html(folder, diagnosis=given)
-    assert f"<h1>{type(model).__name__}</h1>" in text
-    sections = re.findall(r'<section[^>]* id="([a-z]+)"', report.html(model, diagnosis=given))
-    assert sections and all(f'id="{section}"' in text for section in sections)
-
-
-def test_a_stored_fit_is_resumed_and_loaded(tmp_path):
-    """What was written beside the state of the chains does not keep them from being resumed."""
-    kind, options, data = FITS["BPMF"]
-    options = options | {"num_burnin": 0}
-    how = {"num_steps": 4_000, "store": tmp_path / "part", "progress": False}
-    part = kind(**options).fit(*data, **how, callbacks=[lambda told: told.stop()])
-    assert part.run_.status == "stopped" and part.run_.num_draws < 20
-    np.testing.assert_array_equal(predicted(sc.models.load(tmp_path / "part")), predicted(part))
-    kind(**options).fit(*data, **how, resume=True)
-    whole = kind(**options).fit(*data, num_steps=4_000, progress=False)
-    np.testing.assert_array_equal(predicted(sc.models.load(tmp_path / "part")), predicted(whole))
-
-
 def test_what_was_averaged_is_loaded_from_the_store(tmp_path):
     how = {"X_test": X[:7], "y_test": Y[:7], "num_steps": 40, "progress": False}
     net = BNN(hidden=3, thin=2, num_samples=5).fit(X, Y, store=tmp_path / "net", **how)
@@ -184,64 +101,6 @@ def test_the_folder_of_a_saved_model_is_reported_as_the_model(models, name, tmp_
     assert f"<h1>{name}</h1>" in text
     for section in ("coefficients", "all"):
         assert (f'id="{section}"' in text) == (f'id="{section}"' in own)
-
-
-@pytest.mark.rotates(2)
-@pytest.mark.parametrize("name", NAMES)
-def test_arviz_gets_the_draws_of_a_model(models, name, tmp_path):
-    pytest.importorskip("arviz")
-    found = models[name].to_arviz()
-    shape = (models[name].run_.num_chains, models[name].run_.num_draws)
-    assert (found.posterior.sizes["chain"], found.posterior.sizes["draw"]) == shape
-    models[name].save(tmp_path / "saved")
-    again = sc.models.load(tmp_path / "saved").to_arviz()
-    for key, values in found.posterior.items():
-        np.testing.assert_array_equal(again.posterior[key], values)
-
-
-@pytest.mark.parametrize(
-    "kind, old, new",
-    [
-        (BNN, {"num_draws": 7, "discard": 0.4}, {"num_samples": 7, "num_burnin": 0.4}),
-        (LinearRegression, {"num_draws": 7}, {"num_prediction_draws": 7}),
-        (LogisticRegression, {"num_draws": 7}, {"num_prediction_draws": 7}),
-    ],
-)
-def test_old_names_work_with_a_warning(kind, old, new):
-    with pytest.warns(FutureWarning, match="`num_draws` is now `num_"):
-        model = kind(**old)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert model.get_params() == kind(**new).get_params()
-    with pytest.warns(FutureWarning, match="is now"):
-        assert model.num_draws == 7
-    with pytest.raises(InvalidTypeError, match="is the old name of"):
-        kind(**old, **new)
-
-
-@pytest.mark.parametrize("name", ["BNN"])
-def test_steps_of_a_fit_are_now_epochs(name):
-    """The old argument gives the same draws, and its warning says what to write instead."""
-    with pytest.warns(
-        FutureWarning, match=r"`num_steps` of `fit` is now `num_epochs`.*num_epochs=10 "
-    ) as caught:
-        old = fitted(name, num_steps={"BNN": 30}[name])
-    assert caught[0].filename == __file__, "it points at the call"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)
-        new = fitted(name, num_epochs=10)
-    np.testing.assert_array_equal(predicted(old), predicted(new))
-
-
-@pytest.mark.parametrize("num_steps", [1, 7, 40, 1_001, 123_457])
-@pytest.mark.parametrize(("num_rows", "batch_size"), [(1_234, 500), (1_000, 300), (60, 60), (999_983, 10)])
-def test_the_epochs_of_the_warning_are_as_many_steps(num_steps, num_rows, batch_size):
-    with pytest.warns(FutureWarning, match="num_epochs=") as caught:
-        sampled.warn_of_steps(num_steps, num_rows, batch_size)
-    epochs = float(re.search(r"num_epochs=(\S+)", str(caught[0].message))[1])
-    assert (
-        fits.check_length(None, epochs, None, num_rows=num_rows, batch_size=batch_size).num_steps == num_steps
-    )
 
 
 def test_a_run_is_not_a_model(tmp_path):
