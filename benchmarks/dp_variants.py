@@ -32,7 +32,7 @@ def paper(**changes: Any) -> Any:
 def warm(chain: Any, X: Any, seed: int) -> None:
     """Begin where fifty passes over 3,000 rows have come to."""
     few = np.random.default_rng(seed).permutation(X.shape[0])[:3000]
-    short = sc.models.DPMixture(seed=seed, num_samples=1, initial_clusters=20).fit(
+    short = sc.models.DPMixture(seed=seed, num_samples=1, num_chains=1, initial_clusters=20).fit(
         X[few], num_epochs=50, progress=False
     )
     draw = short._draw(0)

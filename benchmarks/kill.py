@@ -56,7 +56,7 @@ def mixture(store: Any = None, **options: Any) -> Any:
     """A Dirichlet process mixture."""
     rng = np.random.default_rng(0)
     rows = 5.0 * rng.standard_normal((6, 3))[rng.integers(0, 6, 500)] + rng.standard_normal((500, 3))
-    model = sc.models.DPMixture("gaussian", num_samples=300, num_burnin=0.05, num_threads=1)
+    model = sc.models.DPMixture("gaussian", num_samples=300, num_burnin=0.05, num_chains=1, num_threads=1)
     where = {} if store is None else {"store": store, "resume": True}
     return model.fit(rows, num_steps=1_500, progress=False, **where, **options).run_
 

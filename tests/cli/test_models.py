@@ -21,6 +21,7 @@ TABLE["kind"] = np.where(TABLE["wide"] > 0, "large", "small")
 TABLE["weight"] = TABLE["high"] + RNG.normal(size=40)
 TABLE["herd"] = np.arange(40) % 5
 X = TABLE[["wide", "high"]]
+RATINGS = pd.DataFrame({"user": np.arange(60) % 8, "film": np.arange(60) % 7, "stars": RNG.normal(3, 1, 60)})
 
 
 class Case(NamedTuple):
@@ -48,6 +49,12 @@ CASES = {
     "GLMM": Case(sc.models.GLMM("weight ~ wide + (1 | herd)", **SHORT), (TABLE,), TABLE, MEANS),
     "GaussianMixture": Case(
         sc.models.GaussianMixture(2, num_burnin=10, **SHORT), (X,), TABLE, ["component", "probability"]
+    ),
+    "BPMF": Case(
+        sc.models.BPMF(2, **SHORT),
+        tuple(RATINGS[name] for name in RATINGS),
+        RATINGS,
+        ["user", "film", *MEANS],
     ),
 }
 

@@ -101,3 +101,24 @@ def test_a_forged_run_is_not_resumed(stored, tmp_path, document, place, values):
         forge(stored, tmp_path / "run", document, place, value)
         with pytest.raises(SciroccoError):
             sc.resume(tmp_path / "run", MODEL, ROWS, num_samples=24, progress=False)
+
+
+def test_a_run_that_keeps_some_draws_is_not_forged(tmp_path):
+    """Statistics are of all draws; a copy of the run in memory counts those that were kept."""
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    run = sc.sample(
+        model,
+        np.linspace(-1.0, 1.0, 50, dtype=np.float32),
+        np.float32(0.1),
+        sampler=sc.SGLD(1e-3),
+        estimator=sc.Minibatch(10),
+        num_samples=20,
+        keep_draws=5,
+        store=tmp_path / "run",
+        progress=False,
+    )
+    sc.load(tmp_path / "run").save(tmp_path / "copy")
+    for path in (tmp_path / "run", tmp_path / "copy"):
+        found = sc.load(path)
+        assert found.num_draws == 4
+        np.testing.assert_array_equal(np.asarray(found.draws), run.draws)

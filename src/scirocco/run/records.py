@@ -208,11 +208,12 @@ def read(stored: Stored | Store) -> tuple[Record, Progress]:
     """Read the description and the progress of a stored run."""
     with understood(stored.path):
         record, progress = Record.from_json(stored.record), Progress.from_json(stored.progress)
-        held = progress.draws
-        with contextlib.suppress(KeyError):
-            held = stored.draws("posterior")
-        if held != progress.draws:
-            raise ValueError(f"`draws` is {progress.draws}, but {held} are committed")
+        held = []
+        for group in ("posterior", "sample_stats"):  # with keep_draws=k only the statistics are of all draws
+            with contextlib.suppress(KeyError):
+                held.append(stored.draws(group))
+        if held and progress.draws not in held:
+            raise ValueError(f"`draws` is {progress.draws}, but {held[0]} are committed")
     return record, progress
 
 
