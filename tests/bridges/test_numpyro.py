@@ -400,6 +400,14 @@ def centred_inside(X, y):
     regression(X - X.mean(axis=0), y)
 
 
+def standardised_inside(X, y):
+    regression((X - X.mean(axis=0)) / X.std(axis=0), y)
+
+
+def constant_inside(X, y):
+    regression((X - X) / (X - X).std(axis=0), y)
+
+
 def summed_factor(X, y):
     beta = numpyro.sample("beta", dist.Normal(0.0, 1.0))
     with numpyro.plate("data", X.shape[0]):
@@ -438,6 +446,14 @@ REFUSED = {
     "discrete local": (discrete_local, r"site `k` is discrete \(BernoulliProbs\)"),
     "local outside": (local_outside, "terms outside the plate depend on the data"),
     "centred inside": (centred_inside, "rows of the NumPyro model depend on each other"),
+    "standardised inside": (
+        standardised_inside,
+        "rows .* depend on each other: one has .* and nan by itself",
+    ),
+    "a constant standardised inside": (
+        constant_inside,
+        "is NaN at the start. Does it divide by the deviation",
+    ),
     "summed factor": (summed_factor, "rows of the NumPyro model depend on each other"),
     "nothing latent": (nothing_latent, "no latent site"),
     "dependent bounds": (dependent_bounds, "support of site `inner` depends on another site"),

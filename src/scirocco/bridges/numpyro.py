@@ -251,14 +251,24 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
                 pieces = evaluate(shift, local, rows)
             except Exception as error:
                 raise failure(f"compiled for {size} rows", error) from error
-            _judge(jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces))
+            found = jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces)
+            if (
+                spread == 0.0 and np.isnan(found.together).any()
+            ):  # NaN, together and alone, would look like agreement
+                raise InvalidValueError(
+                    f"the log likelihood of {int(np.isnan(found.together).sum())} of the first or last {size} rows of "
+                    "the NumPyro model is NaN at the start. Does it divide by the deviation of its rows? Compute that "
+                    "before, and pass it as a further argument."
+                )
+            _judge(found)
 
 
 def _judge(pieces: _Pieces) -> None:
     """Check that rows are independent, the prior does not depend on rows, and terms sum to the joint density."""
     joint, outside, prior, together, alone = pieces
     if not close(together, alone, np.abs(alone)):
-        row = int(np.nanargmax(np.abs(together - alone)))
+        apart = np.abs(together - alone)  # NaN for a row that alone is divided by its own deviation, 0
+        row = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
         raise InvalidValueError(
             f"the rows of the NumPyro model depend on each other: one has log likelihood {together[row]:.6g} together "
             f"with {len(together) - 1} others and {alone[row]:.6g} by itself. Compute means, sums and scalings of the "

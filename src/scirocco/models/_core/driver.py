@@ -244,6 +244,11 @@ def _checked(fit: Fit, found: Store | Stored) -> tuple[Fit, Plan]:
     if fit.program.as_stored is not None:
         fit = replace(fit, program=fit.program.as_stored(was))
     plan = fit.plan_of(*record.lengths)
+    if "data" not in was:
+        raise InvalidValueError(
+            f"{found.path} holds a model that was saved: its draws, without the state of the chains, so the fit cannot "
+            "be resumed. Pass overwrite=True to fit it again, or another `store`."
+        )
     now = fingerprints.like(was["data"], partial(fit.record, plan)).configuration
     given = {name: now.get(name) for name in set(was) - {"versions"}}
     stored = {name: was[name] for name in given}

@@ -77,7 +77,10 @@ def save(
 ) -> None:
     """Save the run of a model with its note and arrays."""
     if run.path is not None and os.path.realpath(run.path) == os.path.realpath(path):
-        raise InvalidValueError(f"the model is already stored in {path}, and its draws are read from there.")
+        raise InvalidValueError(
+            f"the model is already stored in {path}, and its draws are read from there: nothing is left to save. "
+            "Choose another folder for a copy."
+        )
     loading.save(run, path, overwrite, notes=note, fitted=arrays)
 
 
