@@ -200,7 +200,7 @@ def topics_show(
     Example: scirocco topics show kos --words 8
     """
     from scirocco.models import LDA
-    from scirocco.models.lda.summary import summarise
+    from scirocco.models.lda.describing import summarise
 
     model = LDA.load(run)
     interval = model._level(interval)
@@ -335,7 +335,7 @@ def topics_compare(
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """
     from scirocco.models import LDA
-    from scirocco.models.lda.summary import compare, same_words
+    from scirocco.models.lda.describing import compare, same_words
 
     one, other = LDA.load(first), LDA.load(second)
     if corpus is not None and not same_words(one, other):

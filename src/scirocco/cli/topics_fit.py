@@ -185,8 +185,8 @@ def _tokeniser(words: Words) -> Tokeniser:
 
 def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None, folder: Path) -> None:
     from scirocco.cli import topics_tables
+    from scirocco.models.lda.describing import summarise
     from scirocco.models.lda.prediction import hold_out, kept_numbers
-    from scirocco.models.lda.summary import summarise
 
     fitted, held = hold_out(corpus, request.held_out, request.seed)
     kept_back = f"; {held.num_documents:,} more are held out" if held is not None else ""

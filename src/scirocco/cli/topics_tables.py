@@ -10,7 +10,7 @@ from scirocco.cli._common import drawn_so_far, print_wrapped, say, width
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
-    from scirocco.models.lda.summary import Comparison, Topic, Word
+    from scirocco.models.lda.describing import Comparison, Topic, Word
 
 _BAR = 30
 _AGREED = 1.1  # R-hat
