@@ -18,7 +18,7 @@ from scirocco.cli.topics import _escaped
 from scirocco.cli.topics_tables import _bar
 from scirocco.models import LDA
 from scirocco.models.lda import embedded
-from scirocco.models.lda.summary import Word
+from scirocco.models.lda.describing import Word
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 

@@ -285,7 +285,7 @@ def topics_compare(
 
     Example: scirocco topics compare kos kos-2 --corpus docword.kos.txt.gz
     """
-    from scirocco.models.lda.summary import compare, same_words
+    from scirocco.models.lda.describing import compare, same_words
 
     one, other = (open_fit(path, group="topics").model for path in (first, second))
     if corpus is not None and not same_words(one, other):

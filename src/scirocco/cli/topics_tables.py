@@ -12,7 +12,7 @@ from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
-    from scirocco.models.lda.summary import Comparison, Topic, Word
+    from scirocco.models.lda.describing import Comparison, Topic, Word
 
 _BAR = 30
 _AGREED = 1.1  # R-hat
@@ -22,7 +22,7 @@ def shown_topics(
     opened: Opened, num_words: int, numbers: Sequence[int] | None = None, most: int | None = None
 ) -> Shown:
     """The topics of a run, the largest first: all of them, or those with these numbers; `most` of them for readers."""
-    from scirocco.models.lda.summary import summarise
+    from scirocco.models.lda.describing import summarise
 
     model = opened.model
     found = summarise(model, num_words, opened.interval)

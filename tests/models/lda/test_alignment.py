@@ -1,4 +1,4 @@
-"""Topics matched across chains, their distances, R-hat after matching, and the form for pyLDAvis."""
+"""Topics matched across chains, their distances, draws in one order, and the form for pyLDAvis."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from scipy.spatial.distance import cosine, jensenshannon
 
 from scirocco.errors import InvalidValueError
 from scirocco.models.lda import alignment
-from scirocco.models.lda.alignment import align, aligned, aligned_rhat, topic_distance
+from scirocco.models.lda.alignment import align, topic_distance
 from scirocco.models.lda.coherence import to_pyldavis
+from scirocco.models.lda.model import InOneOrder
 
 pytestmark = pytest.mark.unit
 
@@ -67,25 +68,20 @@ def test_matching_is_the_best_of_all(seed):
     assert distance[np.arange(5), order].sum() == pytest.approx(best, abs=1e-12)
 
 
-def test_aligned_moves_topics_only():
-    draws = np.arange(2 * 3 * 2 * 2).reshape(2, 3, 2, 2)
-    moved = aligned(draws, np.array([[1, 0]]))
-    np.testing.assert_array_equal(moved[0], draws[0])
-    np.testing.assert_array_equal(moved[1], draws[1, :, ::-1])
-    assert draws[1, 0, 0, 0] == 12  # the caller's array stays as it is
-
-
-def test_rhat_needs_the_matching():
-    """Chains that differ only by their numbering: R-hat is far from 1 before, and the one of the originals after."""
-    share = np.random.default_rng(5).normal([0.1, 0.3, 0.6], 0.01, (3, 200, 3))
-    orders = np.array([[2, 0, 1], [1, 0, 2]])
-    renumbered = share.copy()
-    for chain, order in enumerate(orders, start=1):
-        renumbered[chain][:, order] = share[chain]
-    stay = np.tile(np.arange(3), (2, 1))
-    np.testing.assert_array_equal(aligned_rhat(renumbered, orders), aligned_rhat(share, stay))
-    assert np.all(aligned_rhat(renumbered, stay)[:2] > 1.5)
-    assert aligned_rhat(share[..., None].repeat(2, -1), stay).shape == (3, 2)
+def test_draws_in_one_order_are_read_by_any_index():
+    """As the array with the topics of each chain moved, along one axis of a draw or two."""
+    draws = np.arange(3 * 4 * 2 * 2 * 5).reshape(3, 4, 2, 2, 5)
+    orders = np.array([[0, 1], [1, 0], [1, 0]])
+    for axes in ((0,), (1,), (0, 1)):
+        expected = draws.copy()
+        for axis in axes:
+            expected[1:] = np.flip(expected[1:], axis + 2)
+        found = InOneOrder(draws, orders, axes)
+        assert (found.shape, found.ndim, len(found)) == (draws.shape, 5, 3)
+        np.testing.assert_array_equal(found, expected)
+        for index in (1, (2, 3), (..., 4), (slice(1, None), slice(0, 3, 2), 1), (1, 2, 0, slice(None), -1)):
+            np.testing.assert_array_equal(found[index], expected[index])
+    assert draws[1, 0, 0, 0, 0] == 80  # the array itself stays as it is
 
 
 ROWS = {
@@ -103,11 +99,6 @@ ROWS = {
         ("others[None]", "(2, 3)"),
     ),
     "other number of topics": (lambda: align(np.ones((2, 3)), np.ones((1, 4, 3))), ("(2, 3)", "(1, 4, 3)")),
-    "orders of all chains": (lambda: aligned(np.ones((2, 5, 3)), np.zeros((2, 3), int)), ("chains − 1",)),
-    "one chain": (
-        lambda: aligned_rhat(np.ones((1, 5, 3)), np.zeros((0, 3), int)),
-        ("at least two chains", "1 with 5"),
-    ),
 }
 
 
@@ -159,16 +150,3 @@ def test_pyldavis_message(name):
         to_pyldavis(**(GOOD | changes))
     for phrase in phrases:
         assert phrase in str(caught.value), str(caught.value)
-
-
-@pytest.mark.parametrize("shape", [(2, 4, 30), (3, 5, 30), (4, 60, 30)])
-def test_r_hat_is_that_of_arviz(seed, shape):
-    arviz, xarray = pytest.importorskip("arviz"), pytest.importorskip("xarray")
-    values = np.random.default_rng([seed, 3]).normal(size=shape)
-    values[0, :, :5] += 3.0
-    values[:, :, 5:10] = values[:, :, 5:10].round()  # ties
-    values[:, :, 10] = 1.0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        expected = arviz.rhat(xarray.Dataset({"x": (("chain", "draw", "item"), values)}))["x"]
-    matched = np.tile(np.arange(shape[2]), (shape[0] - 1, 1))
-    np.testing.assert_allclose(aligned_rhat(values, matched), expected, rtol=1e-9)

@@ -10,7 +10,7 @@ from fitted_topics import model_of
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco.errors import InvalidValueError
-from scirocco.models.lda.summary import compare, same_words
+from scirocco.models.lda.describing import compare, same_words
 
 pytestmark = pytest.mark.unit
 

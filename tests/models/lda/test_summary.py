@@ -12,8 +12,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.models import LDA
 from scirocco.models.lda.alignment import align
+from scirocco.models.lda.describing import summarise
 from scirocco.models.lda.results import largest
-from scirocco.models.lda.summary import summarise
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,4 @@
-"""Alignment of topics between chains: distances between topics, the best matching, and R-hat after it."""
+"""Alignment of topics between chains: distances between topics, and the best matching."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 
 from scirocco._checks import choice
 from scirocco._extras import require
-from scirocco.diagnostics import rhat
 from scirocco.errors import InvalidValueError
 
 MEASURES = ("hellinger", "jensen_shannon", "cosine")
@@ -141,42 +140,3 @@ def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") 
         rows, columns = optimize.linear_sum_assignment(topic_distance(reference, topics, measure))
         orders[chain, rows] = columns
     return orders
-
-
-def aligned(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
-    """Draws (chain, draw, topic, ...) with the topics of each chain in the order of the first.
-
-    `orders` is the result of `align` for the chains after the first, (chains − 1, topics).
-    """
-    array = np.array(draws)
-    if array.ndim < 3 or np.shape(orders) != (len(array) - 1, array.shape[2]):
-        raise InvalidValueError(
-            f"`draws` must be chains × draws × topics × ..., and `orders` (chains − 1, topics); got shapes "
-            f"{array.shape} and {np.shape(orders)}."
-        )
-    for chain, order in enumerate(orders, start=1):
-        array[chain] = array[chain][:, order]
-    return array
-
-
-def aligned_rhat(draws: ArrayLike, orders: np.ndarray) -> np.ndarray:
-    """Rank-normalised split R-hat, as in ArviZ, of scalar summaries of topics, after matching the topics.
-
-    The draws of a summary, e.g. the share of the tokens or the weight of a word, are chains × draws × topics (× more),
-    with at least two chains and four draws; `orders` as for `aligned`. NaN if a summary is constant.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> share = np.random.default_rng(0).normal([0.2, 0.8], 0.01, (2, 500, 2))
-    >>> share[1] = share[1, :, ::-1]  # the second chain numbers its topics the other way round
-    >>> bool((aligned_rhat(share, np.array([[1, 0]])) < 1.05).all())
-    True
-    """
-    matched = aligned(draws, orders).astype(np.float64)
-    if len(matched) < 2 or matched.shape[1] < 4:
-        raise InvalidValueError(
-            f"R-hat requires at least two chains with at least four draws each, got {len(matched)} with "
-            f"{matched.shape[1]}."
-        )
-    return rhat(matched)

@@ -25,9 +25,9 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.view import View, size_of
 from scirocco.models.lda import view_documents
 from scirocco.models.lda.alignment import topic_distance
+from scirocco.models.lda.describing import Topic, Word, summarise
 from scirocco.models.lda.estimator import LDA
 from scirocco.models.lda.results import TopWords
-from scirocco.models.lda.summary import Topic, Word, summarise
 from scirocco.run import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -11,9 +11,8 @@ from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, paragraph, sortable, tag
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.view import Seen, View, size_of
-from scirocco.models.lda.describing import GroupShares, representative
+from scirocco.models.lda.describing import GroupShares, Topic, Word, representative
 from scirocco.models.lda.estimator import LDA
-from scirocco.models.lda.summary import Topic, Word
 from scirocco.models.lda.texts import as_numbers, as_texts
 from scirocco.run.result import Run
 
