@@ -24,9 +24,11 @@ def numbers():
         "exact": found(1.5, 10.3, 0.88),
         "SCIR": found(1.5, 10.3, 0.88),
         "SCIR-CV": found(1.501, 10.2, 0.88),
+        "SCIR, CV counts": found(1.501, 10.2, 0.88),
         "SGRLD": found(1.8, 10.5, 0.75),
     }
-    each["SCIR-CV"][nl.SCORES[0]] = [1.49, 1.501, 1.51]
+    for name in ("SCIR-CV", "SCIR, CV counts"):
+        each[name][nl.SCORES[0]] = [1.49, 1.501, 1.51]
     each["SGRLD"]["AUC"] = [0.74, 0.75, 0.77]
     scores = {"one": each, "other": copy.deepcopy(each)}
     return {"quick": False, "passes": 10, "scores": scores}
@@ -34,7 +36,7 @@ def numbers():
 
 def test_claims_hold_for_such_numbers(numbers):
     claims = nl._judge(numbers)
-    assert len(claims) == 4 and all(claim.holds for claim in claims)
+    assert len(claims) == 5 and all(claim.holds for claim in claims)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,8 @@ def test_claims_hold_for_such_numbers(numbers):
     [
         ("SGRLD", nl.SCORES[0], [1.5, 1.51, 1.49], 0),
         ("SCIR-CV", nl.SCORES[0], [1.6, 1.61, 1.6], 1),
-        ("SGRLD", "AUC", [0.88, 0.9, 0.87], 3),
+        ("SCIR, CV counts", nl.SCORES[0], [1.6, 1.61, 1.6], 2),
+        ("SGRLD", "AUC", [0.88, 0.9, 0.87], 4),
     ],
 )
 def test_each_claim_can_fail(numbers, sampler, of, value, fails):

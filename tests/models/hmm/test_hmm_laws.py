@@ -18,6 +18,7 @@ pytest.importorskip("numba", reason="hidden Markov models need numba (the extra 
 from scirocco.models.hmm import buffered, emissions, own, priors, scan
 from scirocco.models.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, layout, log_likelihoods
 from scirocco.models.hmm.series import read
+from scirocco.simplex import tables
 
 pytestmark = pytest.mark.law
 
@@ -460,7 +461,7 @@ def test_control_variates_keep_the_mean_of_a_rare_category(seed):
     x = rng.gamma(reference)
     for step in range(120):
         counts = scale * rng.poisson(chance, (copies, 1))
-        x = buffered._exact((seed, step), x, 0.1 + counts, reference, variance, 0.1)
+        x = tables.moved((seed, step), x, 0.1 + counts, 0.1, reference, variance)
     most = (
         reference + variance
     ).mean()  # the variance of x is smaller: that of a gamma variable, and less than the noise

@@ -116,7 +116,8 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
     def refer(self, words: np.ndarray, counts: Any, scale: float) -> None:
         """Update the reference, see `ControlledTopics`."""
         before, self.counted = self.counted, np.float32(scale) * counts
-        kept = tables.controlling(self.counted, before, self.beta, scale, *map(float, self.step), jnp)
+        batch, time = map(float, self.step)
+        kept = tables.controlling(self.counted, before, self.beta, scale, batch, time, jnp)
         self.reference = jnp.where(kept > 0, self.beta + kept, 0)
 
     def update(
