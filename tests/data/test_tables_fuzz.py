@@ -29,6 +29,9 @@ COLUMNS = {
     "decimal": st.floats(allow_nan=False),
     "flag": st.booleans(),
     "text": WORDS,
+    "numerals": st.one_of(
+        st.text("0017", min_size=1, max_size=3), st.text("01_+-.e", min_size=1, max_size=4)
+    ),
 }
 
 
@@ -82,7 +85,7 @@ def test_text_files(tmp_path_factory, data):
         found = read_columns(open_table(path, list(made)), list(made))
     for name, (kind, values) in made.items():
         column = found[name]
-        if kind == "text":
+        if kind in ("text", "numerals"):
             texts = [None if value is None else value.strip() or None for value in values]
             if column.dtype == object and not all(
                 type(one) in (int, bool, type(None)) for one in column.tolist()
@@ -104,7 +107,7 @@ def test_text_files(tmp_path_factory, data):
 @examples(60)
 @given(st.data())
 def test_binary_files(tmp_path_factory, data):
-    made = columns(data, [kind for kind in COLUMNS if kind != "huge"])
+    made = columns(data, [kind for kind in COLUMNS if kind not in ("huge", "numerals")])
     types = {"small": arrow.int64(), "64 bits": arrow.int64(), "unsigned": arrow.uint64()}
     types |= {"decimal": arrow.float64(), "flag": arrow.bool_(), "text": arrow.string()}
     table = arrow.table({name: arrow.array(values, types[kind]) for name, (kind, values) in made.items()})

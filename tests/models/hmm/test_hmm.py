@@ -353,3 +353,10 @@ def test_a_count_that_the_fit_has_not_seen_is_fine(models):
     first = log_likelihoods(emission, params, table, np.array([0, 2]), 1)[0]
     second = log_likelihoods(emission, params, rows.take(np.arange(2)), np.array([0, 2]), 1)[0]
     np.testing.assert_allclose(first, second)
+
+
+@pytest.mark.parametrize("size", [1e300, 1e200])
+def test_a_series_whose_squares_are_not_finite(size):
+    series = np.random.default_rng(0).normal(size=50) * size
+    with pytest.raises(InvalidValueError, match=r"its squares are not finite\. Divide the series"):
+        sc.models.HMM(2, num_samples=5).fit(series, num_steps=20, progress=False)

@@ -522,3 +522,9 @@ def test_more_levels_than_memory_holds_are_refused():
         InvalidValueError, match=r"column `g` has 100,000 levels. Use sc.models.GLMM with \(1 \| g\)"
     ):
         LinearRegression(formula="y ~ g").fit(frame, progress=False)
+
+
+def test_a_list_of_levels_that_lacks_one():
+    frame = pd.DataFrame({"x": [1, 2, 1, 2, 3]})
+    with pytest.raises(InvalidValueError, match=r"`levels` of a C\(...\) lacks a level that the column has"):
+        Design("C(x, levels=[1])", frame)

@@ -25,6 +25,8 @@ _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+$")
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ].*)?)?$")
 EXACT = 2**53
 """Whole numbers up to here are exact in double precision."""
+_MANY = 1_000_000
+"""Different texts of a column, above which they are hardly repeated."""
 _FEW_COLUMNS = 3
 """A first line 0, 1, 2 of so many columns can be an edge with its weight."""
 _HEAD = 10_000
@@ -43,6 +45,8 @@ class Kind:
         self.low = self.high = 0
         self.words: set[str] = set()
         """Words for missing values that have been seen."""
+        self._texts: dict[str, str] = {}
+        """The texts of a column with few different ones, so that each is in memory once."""
 
     def add(self, fields: list[str]) -> None:
         """Take more fields into account."""
@@ -86,12 +90,15 @@ class Kind:
     def array(self, fields: list[str]) -> np.ndarray:
         """Fields as an array of this type."""
         if self.dtype != object:
-            convert = {"b": _FLAGS.__getitem__, "f": float}.get(self.dtype.kind, int)
+            convert: Any = {"b": _FLAGS.__getitem__, "f": float}.get(self.dtype.kind, int)
             if self.gap:
                 fields = ["nan" if field in GAPS else field for field in fields]
             return np.array([convert(field) for field in fields], self.dtype)
         found = np.empty(len(fields), object)
         if self.text:
+            once = self._texts
+            if len(once) < _MANY:
+                fields = list(map(once.setdefault, fields, fields))
             found[:] = [field or None for field in fields]
         else:
             parse: Any = _FLAGS.__getitem__ if self.flag else int

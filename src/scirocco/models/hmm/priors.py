@@ -84,11 +84,20 @@ def _categorical(given: Given, known: dict[str, Any], categories: Any) -> Catego
     return Categorical(tuple(names), _positive_number(known.get("concentration", 1.0), "concentration"))
 
 
+_MOST = 1e150
+"""The largest number whose square double precision holds, with room for sums."""
+
+
 def _gaussian(values: Array, num: int, known: dict[str, Any]) -> Gaussian:
     d = values.shape[1]
     seen = values[~np.isnan(values[:, 0])]
     if not len(seen):
         raise InvalidValueError("all observations are missing.")
+    if np.abs(seen).max() > _MOST:
+        raise InvalidValueError(
+            f"the series has the value {seen.flat[np.abs(seen).argmax()]:g}: its squares are not finite. Divide the "
+            "series by a number of its size."
+        )
     centre, scale = seen.mean(axis=0), seen.std(axis=0)
     flat = np.flatnonzero(~(scale > 1e-12 * (1.0 + np.abs(centre))))
     if flat.size and set(known) < {"mean", "strength", "degrees", "scale"}:

@@ -59,8 +59,11 @@ def read(series: SeriesLike, by: Any = None) -> Given:
         series = read_table(series)
     if isinstance(series, Sparse):
         raise InvalidTypeError("a series cannot be a sparse matrix: pass `matrix.toarray()`.")
-    if (named := named_columns(series)) is not None or isinstance(series, Frame):
-        return _table({name: series[name] for name in series.columns} if named is None else named, by)
+    named = named_columns(series)
+    if named is None and isinstance(series, Frame):
+        named = {name: series[name] for name in series.columns}
+    if named is not None:
+        return _table(named, by)
     if by is not None:
         values = _one(series, "the series")
         return _grouped(values, _ids(by, len(values)), None)

@@ -181,6 +181,7 @@ class Design:
         labels, numbers = _uses(made)
         self._levels = labels - numbers
         self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
+        self._sample = sample or {}
         if spec is None:
             check_columns(made, {name: frame[name] for name in self.categories}, len(frame), formula)
             table = self._made(made, frame)
@@ -220,6 +221,8 @@ class Design:
 
     def _reason(self, error: Exception, frame: Any) -> str:
         said = _first_line(error)
+        if "categories outside" in said and not self._sample:
+            return "`levels` of a C(...) lacks a level that the column has: list all of them."
         if "categories outside" in said:
             for name in self.categories:
                 known = self._sample[name]
