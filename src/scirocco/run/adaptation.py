@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +18,19 @@ import numpy as np
 from scirocco import _tree
 from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
+from scirocco.errors import BadStartError
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows
+from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
 from scirocco.run.chains import make_chains
 from scirocco.run.keeping import DeviceChains, Keeping
-from scirocco.run.scores import flat_positions
+from scirocco.run.scores import ROUND_ENOUGH, flat_positions
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
 from scirocco.samplers.preconditioned import rows_times
-from scirocco.types import Params
+from scirocco.types import Key, Params
 
 _LEAST_CHAINS, _MOST_CHAINS = 4, 64
 _SEARCH, _BLOCK = 4, 10
@@ -42,6 +44,9 @@ _OTHER_SEED = 0x9E3779B9
 _MOST_NUMBERS, _LOOKED_AT = 10**8, 64
 _SPREADS = (1.5, 0.5, 0.1)
 """How far apart chains start, in standard deviations; the next where a log density is not finite."""
+_CLEARLY = 3.0
+"""Log mass by which chains from the user's start must exceed those from the mode, times √d: three standard errors of
+the mean of a few log densities."""
 _PRIOR = 5.0
 """The covariance of a window of n positions counts n, that of the window before this many."""
 
@@ -52,21 +57,52 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
     keeping = Keeping(plan.keeping.gradients, 1, Reducing(None))
     seed = (plan.seed + _OTHER_SEED) % (1 << 32)
     own = Plan(1, 0, 1, count, seed, keeping, plan.chain_method)
-    chains = _begun(problem, ready, own, params)
-    search = _Search(problem, chains, ready.sampler)
+    search = _Search(problem, _begun(problem, ready, own, params), ready.sampler)
+    chosen = {}
     try:
-        search.find_scale()
-        for length in _WINDOWS:
+        search.settle()
+        if ready.report.get("roundness", 0.0) >= ROUND_ENOUGH:
+            search, chosen = _better(
+                search, problem, _at_start(problem, ready, params, plan.key), own, params
+            )
+        for length in _WINDOWS[1:]:
             search.reshape(search.window(length))
         while search.disagreement > _AGREE and search.steps < _MOST_STEPS:
             search.reshape(search.window(_WINDOWS[-1]))
         search.window(_LAST)
     finally:
-        chains.close()
-    found = {"steps": search.steps, "chains": count, "acceptance_rate": search.acceptance}
-    start = ready.start._replace(places=chains.current[0])
-    ready = ready._replace(sampler=search.sampler, start=start, report=ready.report | {"adaptation": found})
+        search.chains.close()
+    report = {"steps": search.steps, "chains": count, "acceptance_rate": search.acceptance} | chosen
+    start = ready.start._replace(places=search.chains.current[0])
+    ready = ready._replace(sampler=search.sampler, start=start, report=ready.report | {"adaptation": report})
     return problem._replace(parts=problem.parts._replace(sampler=search.sampler)), ready
+
+
+def _at_start(problem: Problem, ready: Ready, params: Params, key: Key) -> Ready:
+    """The same sampler at the user's start, in units of the rows' information there."""
+    model, table = cast(Model, problem.model), problem.table
+    position = setup.started(model, table, params, key)
+    factor = setup.information_factor(model, table, position, key)
+    sampler: Any = ready.sampler
+    sampler = dataclasses.replace(sampler, step_size=setup.first_step(position), factor=factor)
+    return ready._replace(sampler=sampler, start=ready.start._replace(position=position))
+
+
+def _better(
+    search: _Search, problem: Problem, other: Ready, plan: Plan, params: Params
+) -> tuple[_Search, dict[str, Any]]:
+    """The chains from the mode, or those from the user's start if they reach where the posterior has more mass."""
+    try:
+        again = _Search(problem, _begun(problem, other, plan, params), other.sampler)
+    except BadStartError:  # the mode is what there is
+        return search, {"from": "mode"}
+    again.settle()
+    margin = _CLEARLY * math.sqrt(_tree.size(other.start.position))
+    if again.log_mass() > search.log_mass() + margin:
+        search.chains.close()
+        return again, {"from": "start"}
+    again.chains.close()
+    return search, {"from": "mode"}
 
 
 def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> DeviceChains:
@@ -136,6 +172,18 @@ class _Search:
             if 0.3 <= self.acceptance <= 0.98:
                 return
             self.set(step_size=self.sampler.step_size * (0.4 if self.acceptance < 0.3 else 1.6))
+
+    def settle(self) -> None:
+        """A first step size and a first window."""
+        self.find_scale()
+        self.reshape(self.window(_WINDOWS[0]))
+
+    def log_mass(self) -> float:
+        """The posterior's mass where the chains are, up to a constant: of a Gaussian with L, at their log densities."""
+        values = np.asarray(self.chains.current[1].value, np.float64)
+        factor = np.asarray(self.sampler.factor, np.float64)
+        entropy = np.sum(np.log(np.abs(np.diagonal(factor) if factor.ndim == 2 else factor)))
+        return float(np.mean(values) + entropy)
 
     def window(self, length: int) -> np.ndarray:
         """Steps while the step size follows the acceptance; it ends as the average over the window's second half."""

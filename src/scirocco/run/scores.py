@@ -27,7 +27,11 @@ _FEW_SCORES = 16
 _SPARSE_WORK = 10**9
 _ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
 """More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
-_SHIFTED = 0.5
+_SHIFTED, _MOVES = 0.5, 2
+"""Standard deviations between the mode and the Gaussian that fits the scores, above which they are computed around that
+Gaussian, and how often. The mode of a regression with p columns, n rows and unknown noise is p/√(2n) from it."""
+_NARROW, _WIDE = 0.25, 4.0
+"""Precision over that of the curvature at the mode outside which the mode says nothing about the posterior's width."""
 ROUND_ENOUGH = 1.0
 """`roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
@@ -36,8 +40,8 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     """How far the posterior is from a Gaussian with mode `position` and covariance LLᵀ; 0: it is one.
 
     In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of what a straight line in
-    each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². At least 1 if the lines
-    are those of a Gaussian elsewhere (half a standard deviation) or of another width (twice).
+    each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². If the lines are those of
+    a Gaussian elsewhere, around its centre. At least 1 if there is none near, or it has another width (twice).
 
     An L of a diagonal and a few directions fits a Gaussian only roughly, and what it leaves adds up over many
     parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
@@ -48,23 +52,42 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((count, flat.size), kind)
     u[0] = 0.0
-    changes, of_sample = rows_times(factor, u), 0.0
-    if factor.ndim == 2 and factor.shape[0] == factor.shape[1]:
-        pulled = rows_times(factor, scores_at(model, table, position, flat + changes, key), transposed=True)
+    dense, of_sample = factor.ndim == 2 and factor.shape[0] == factor.shape[1], 0.0
+    if dense:
         read = min(table.num_rows, _scored_rows(model, table, flat.size))
         of_sample = 2 * flat.size / read * (1 - read / table.num_rows)
-    else:
-        pulled = rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - u
-    u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
+
+    def pulled_at(places: np.ndarray) -> np.ndarray:
+        changes = rows_times(factor, places)
+        if dense:
+            scores = scores_at(model, table, position, flat + changes, key)
+            return rows_times(factor, scores, transposed=True)
+        return rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - places
+
+    centre, here, left = np.zeros(flat.size, kind), None, math.inf
+    for _ in range(1 + _MOVES):
+        pulled = pulled_at(centre + u)
+        here = pulled[0] if here is None else here  # `position` need not be the mode to the last digit
+        line = _line(u[1:], pulled[1:] - here)
+        if line is None:
+            return math.inf
+        slope, shift, left = line[0], line[1], max(0.0, line[2] - of_sample)
+        if not (_NARROW < np.min(slope) and np.max(slope) < _WIDE):
+            return max(left, 1.0)
+        if np.max(np.abs(shift)) < _SHIFTED:
+            return left
+        centre = centre + shift / slope
+    return max(left, 1.0)
+
+
+def _line(u: np.ndarray, pulled: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """The line -slope · u + shift through the scores in each coordinate, and the largest mean square around it."""
     if not np.all(np.isfinite(pulled)):
-        return math.inf
+        return None
     centred = u - u.mean(axis=0)
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
-    left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    left = max(0.0, left - of_sample)
-    near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
-    return left if near else max(left, 1.0)
+    return slope, shift, float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
 
 
 def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:

@@ -243,8 +243,7 @@ def prepare_estimator(
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
         sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
-    position = model.place(model.unconstrain(params), table, key)
-    position = beside(table.data, position) if isinstance(table, Resident) else position
+    position = started(model, table, params, key)
     with _explained(problem, params):
         prepared = parts.scheme.prepare(model, parts, table, position, key)
     if prepared.estimator is not None:
@@ -253,6 +252,12 @@ def prepare_estimator(
     if parts.sampler.needs_expansion:
         arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
+
+
+def started(model: Posterior, table: Table, params: Params, key: Key) -> Params:
+    """The user's start on the real line, on the device of the rows."""
+    position = model.place(model.unconstrain(params), table, key)
+    return beside(table.data, position) if isinstance(table, Resident) else position
 
 
 @contextlib.contextmanager
@@ -317,33 +322,47 @@ def _first_guess(
 ) -> tuple[Parts, Start, dict[str, Any]]:
     """Where a sampler with trajectories begins its adaptation, and in which coordinates.
 
-    At the mode in those of the curvature, if there is a mode and the posterior around it resembles a Gaussian; else at
-    the given start, in units of the rows' information there.
+    At the mode in those of the curvature, if there is a mode; else at the given start. The adaptation compares the two
+    if the posterior around the mode does not resemble a Gaussian.
     """
     sampler: Any = parts.sampler
-    dense = _tree.size(start.position) <= DENSE_LIMIT
-    found: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     factor, position = sampler.factor, start.position
     if factor is None:
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
-            kind = "laplace" if dense else "diagonal"
+            kind = "laplace" if _tree.size(position) <= DENSE_LIMIT else "diagonal"
             best, several = _several_modes(model, table, mode.position, position, key)
             shape = metric.shape_at(model, table, best, kind, key)
-            found = (
-                mode.report | {"roundness": scores.roundness(model, table, best, shape.factor, key)} | several
-            )
-            if found["roundness"] < scores.ROUND_ENOUGH and not shape.flat:
-                factor, position = shape.factor, best
-    if factor is None:
-        factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
-        factor = np.diag(factor) if dense else factor
-    if factor.ndim == 2:  # lower triangular, with the same LLᵀ
-        product = np.asarray(factor, np.float64) @ np.asarray(factor, np.float64).T
-        factor = np.linalg.cholesky(product).astype(np.float32)
-    step = 0.8 / _tree.size(position) ** 0.25 if sampler.step_size is None else sampler.step_size
+            roundness = scores.roundness(model, table, best, shape.factor, key)
+            report = mode.report | {"roundness": roundness} | several
+            position, factor = best, shape.factor
+            if shape.flat:
+                report["roundness"] = max(roundness, scores.ROUND_ENOUGH)
+                factor = None
+    factor = information_factor(model, table, position, key) if factor is None else lower(factor)
+    step = first_step(position) if sampler.step_size is None else sampler.step_size
     sampler = dataclasses.replace(sampler, step_size=step, factor=factor)
-    return parts._replace(sampler=sampler), Start(position, start.memory, None), found
+    return parts._replace(sampler=sampler), Start(position, start.memory, None), report
+
+
+def first_step(position: Params) -> float:
+    """A step size for so many parameters in round coordinates."""
+    return float(0.8 / _tree.size(position) ** 0.25)
+
+
+def information_factor(model: Model, table: Table, position: Params, key: Key) -> np.ndarray:
+    """L in units of the rows' information at a position that is no mode."""
+    factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
+    return lower(np.diag(factor)) if _tree.size(position) <= DENSE_LIMIT else factor
+
+
+def lower(factor: np.ndarray) -> np.ndarray:
+    """The lower triangular matrix with the same LLᵀ; a diagonal as it is."""
+    if factor.ndim == 1:
+        return factor
+    product = np.asarray(factor, np.float64) @ np.asarray(factor, np.float64).T
+    return np.linalg.cholesky(product).astype(np.float32)
 
 
 def _several_modes(
