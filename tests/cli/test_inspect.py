@@ -15,9 +15,9 @@ from scirocco.analysis.diagnosis import Diagnosis
 from scirocco.cli import benchmark
 from scirocco.cli.citing import WORKS, experiments, find, references
 from scirocco.cli.clusters_tables import kept_names
-from scirocco.run import family, list_runs
-from scirocco.run.family import CHAINS, SHARDS
+from scirocco.run import list_runs, run_group
 from scirocco.run.listing import smallest_ess
+from scirocco.run.run_group import CHAINS, SHARDS
 
 pytestmark = pytest.mark.compile
 
@@ -177,7 +177,7 @@ def test_names_of_columns_belong_to_one_run(fitted, tmp_path):
     run = tmp_path / "clusters"
     shutil.copytree(fitted.clusters, run)
     assert kept_names(run) == ("wide", "high")
-    family.clear(run)  # refuses what is not a run's own
+    run_group.clear(run)  # refuses what is not a run's own
     rows = np.random.default_rng(0).normal(size=(30, 2))
     models.DPMixture("gaussian", seed=0).fit(rows, num_epochs=2, store=run, progress=False)
     assert kept_names(run) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import defaults
+from scirocco.run.choose import defaults
 
 pytestmark = pytest.mark.law
 

@@ -25,9 +25,10 @@ from scirocco.errors import (
     SciroccoWarning,
     StoreError,
 )
-from scirocco.run import defaults, session, sinks
+from scirocco.run import session, sinks
+from scirocco.run.choose import defaults
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.run.encoding import decode, encode
-from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 from scirocco.store import Store
 

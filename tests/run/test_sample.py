@@ -15,7 +15,8 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, defaults, keeping, session
+from scirocco.run import chains, keeping, session
+from scirocco.run.choose import defaults
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 

@@ -30,9 +30,9 @@ from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import setup
-from scirocco.run.defaults import HAS_NO_SHAPE
-from scirocco.run.metric import DOUBLE
-from scirocco.run.scores import flat_positions, scores_at
+from scirocco.run.choose.defaults import HAS_NO_SHAPE
+from scirocco.run.choose.metric import DOUBLE
+from scirocco.run.choose.scores import flat_positions, scores_at
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 

@@ -20,7 +20,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full, find_mode
 from scirocco.estimators.newton import FAR
 from scirocco.model import Model
-from scirocco.run import metric, setup
+from scirocco.run import setup
+from scirocco.run.choose import metric
 from scirocco.samplers import SGLD
 from scirocco.types import Array, Data, Key, Params, Rows
 

@@ -16,7 +16,8 @@ from scirocco.data import Devices, fingerprints
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import defaults, encoding, records, setup
+from scirocco.run import encoding, records, setup
+from scirocco.run.choose import defaults
 from scirocco.run.keeping import Keeping
 from scirocco.run.loop import Start
 from scirocco.run.records import Progress, Record

@@ -21,9 +21,10 @@ from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
-from scirocco.run import adaptation, alarm, defaults, encoding, family, matching, pilot, records, setup
+from scirocco.run import encoding, matching, records, run_group, setup
 from scirocco.run.certificate import certificate_of
 from scirocco.run.chains import make_chains
+from scirocco.run.choose import adaptation, defaults, pilot, spread_check
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
@@ -198,7 +199,7 @@ def _start(request: Request) -> Run:
             if request.writes:
                 record = records.make(problem, ready, request, record.configuration)
                 if request.overwrite:
-                    family.clear_families(path)
+                    run_group.clear_families(path)
                 sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
         session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
         session.look = _looking(request, problem, chains)
@@ -273,7 +274,7 @@ def _driven(
     chosen = problem.model.has_density and "sampler" in ready.report.get("left_out", ())
     if run.status == "interrupted" or run.draws is None:
         return run
-    if not chosen and request.devices is None and alarm.applies(problem.model, parts.sampler):
+    if not chosen and request.devices is None and spread_check.applies(problem.model, parts.sampler):
         _check_spread(session, problem, ready, run)
     if not chosen or run.status != "complete":
         return run
@@ -291,13 +292,15 @@ def _driven(
 def _check_spread(session: Session, problem: Problem, ready: Ready, run: Run) -> None:
     """A warning if the draws spread too widely; an error that holds them if that is hopeless."""
     model, parts, key = cast(Model, problem.model), problem.parts, session.plan.key
-    found = alarm.too_wide(run, model, problem.table, float(parts.sampler.temperature), session.plan.seed)
+    found = spread_check.too_wide(
+        run, model, problem.table, float(parts.sampler.temperature), session.plan.seed
+    )
     if found is None:
         return
-    words = alarm.in_words(
+    words = spread_check.in_words(
         found, model, parts, problem.table, ready.start.position, session.plan.num_steps, key
     )
-    if found.sure < alarm.HOPELESS:
+    if found.sure < spread_check.HOPELESS:
         _checks.warn(f"{words[0].upper()}{words[1:]}")
         return
     session.status, session.bad = "diverged", Divergence(found.chain, session.step, found.leaf)

@@ -15,9 +15,9 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import arguments, family, setup
+from scirocco.run import arguments, run_group, setup
 from scirocco.run import chains as _chains
-from scirocco.run.defaults import (
+from scirocco.run.choose.defaults import (
     BURNIN,
     default_estimator,
     default_lengths,
@@ -25,13 +25,13 @@ from scirocco.run.defaults import (
     drive_of,
     read_if_few,
 )
-from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
 from scirocco.run.on_cluster import resume_on, sample_on
 from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Run
+from scirocco.run.run_group import CHAINS
 from scirocco.run.session import Plan
 from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
@@ -373,11 +373,11 @@ def check_length(plan: Plan) -> None:
 
 
 def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> None:
-    family.check_switches(store, resume, overwrite)
+    run_group.check_switches(store, resume, overwrite)
     if store is None or not own_folder or (resume and holds_run(store)):
         return
-    found = family.name_of(store)
-    if found is None or found == family.A_RUN:
+    found = run_group.name_of(store)
+    if found is None or found == run_group.A_RUN:
         refuse_unless_free(store, overwrite)
     elif not overwrite:
         raise InvalidValueError(

@@ -30,12 +30,13 @@ from scirocco.estimators import Estimator, Prepared, Referenced, find_mode, meas
 from scirocco.estimators.mode import Mode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments, defaults, metric, modes, pilot, scores
+from scirocco.run import arguments
 from scirocco.run.blocks import InTurn
+from scirocco.run.choose import defaults, metric, modes, pilot, scores
+from scirocco.run.choose.metric import DENSE_LIMIT
+from scirocco.run.choose.tuning import Arena, tune_prepared
 from scirocco.run.loop import Parts, Start
-from scirocco.run.metric import DENSE_LIMIT
 from scirocco.run.schemes import Scheme, Together
-from scirocco.run.tuning import Arena, tune_prepared
 from scirocco.samplers import Reference, Sampler
 from scirocco.samplers.base import largest
 from scirocco.types import Array, Data, Key, Params, PyTree

@@ -13,7 +13,8 @@ from scirocco import _tree
 from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
-from scirocco.run import Run, encoding, pilot, setup
+from scirocco.run import Run, encoding, setup
+from scirocco.run.choose import pilot
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules

@@ -18,7 +18,7 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.chain import HostChains
 from scirocco.models._core.length import BY_THE_CLOCK, Asked, Length
-from scirocco.run import encoding, family, records, snapshot
+from scirocco.run import encoding, records, run_group, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock, Report
@@ -130,7 +130,7 @@ def run_fit(
     progress: bool,
 ) -> Run:
     """Run the chains of a fit: new or resumed, for a number of steps or of seconds. It may end without a draw."""
-    family.check_switches(store, resume, overwrite)
+    run_group.check_switches(store, resume, overwrite)
     clock, limit, spec = Clock(), fit.length.max_seconds, fit.program.spec
     num_chains = fit.asked.num_chains
     check_memory(

@@ -19,7 +19,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models.fits.chains import Chain, HostChains, Spec
 from scirocco.models.fits.length import Length, spread
 from scirocco.models.fits.saved import Kind, make_record
-from scirocco.run import family, records, snapshot
+from scirocco.run import records, run_group, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_callbacks
@@ -160,7 +160,7 @@ def run_fit(
     extra
         Data needed to load the model from a store, as JSON.
     """
-    family.check_switches(store, resume, overwrite)
+    run_group.check_switches(store, resume, overwrite)
     clock, limit, callbacks = Clock(), fit.length.max_seconds, as_callbacks(callbacks)
     check_memory(
         fit.num_chains * (8 * fit.spec.dimension + _CHAIN_BYTES),  # a state and a draw, in single precision

@@ -27,7 +27,7 @@ from scirocco.models.regression.inference import (
     large_method,
     method,
 )
-from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
 

@@ -25,8 +25,8 @@ from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
 from scirocco.run.chains import make_chains
+from scirocco.run.choose.scores import ROUND_ENOUGH, flat_positions
 from scirocco.run.keeping import DeviceChains, Keeping
-from scirocco.run.scores import ROUND_ENOUGH, flat_positions
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
 from scirocco.samplers.preconditioned import rows_times

@@ -24,7 +24,7 @@ from scirocco.diagnostics.columns import label
 from scirocco.errors import SciroccoError
 from scirocco.estimators import approach_mode
 from scirocco.model import Model
-from scirocco.run import pilot
+from scirocco.run.choose import pilot
 from scirocco.run.loop import Parts
 from scirocco.run.result import Run
 from scirocco.samplers import Sampler, schedules

@@ -16,7 +16,7 @@ import scirocco as sc
 from scirocco.analysis.tuning import tune
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import session, setup, sinks
-from scirocco.run.tuning import tune_prepared
+from scirocco.run.choose.tuning import tune_prepared
 
 ROWS, COLUMNS, BATCH, STEPS = 600, 3, 50, 100
 UNITS = np.array([1e-3, 1.0, 1e2])

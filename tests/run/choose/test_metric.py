@@ -9,7 +9,8 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import InvalidValueError
-from scirocco.run import metric, pilot, setup
+from scirocco.run import setup
+from scirocco.run.choose import metric, pilot
 from scirocco.samplers.preconditioned import rows_times
 
 ROWS, COLUMNS = 1_000, 4

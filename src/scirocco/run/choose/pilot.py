@@ -29,7 +29,7 @@ from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, negative_log_posterior
 from scirocco.model import Model, without_value
-from scirocco.run import metric, scores
+from scirocco.run.choose import metric, scores
 from scirocco.run.loop import Parts
 from scirocco.samplers import Sampler, Scales
 from scirocco.samplers.base import largest as largest_of

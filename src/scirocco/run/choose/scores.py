@@ -16,7 +16,7 @@ from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Table
 from scirocco.estimators.newton import look, negative_log_posterior
 from scirocco.model import Model, Posterior
-from scirocco.run import metric
+from scirocco.run.choose import metric
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree
 

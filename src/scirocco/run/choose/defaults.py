@@ -16,7 +16,7 @@ from scirocco.data import ArraySource, Devices, FolderSource, as_source
 from scirocco.data.arrays import RowSource
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch, Taylor
 from scirocco.model import Posterior
-from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, SGHMC, Preconditioned, Sampler, Scales
 from scirocco.samplers.linear import MOST_FORGETS
 from scirocco.simplex import SCIR
