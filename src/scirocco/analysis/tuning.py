@@ -21,7 +21,8 @@ from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratifie
 from scirocco.estimators.base import Prepared
 from scirocco.model import Model, Posterior
 from scirocco.run import arguments, run_group, setup
-from scirocco.run.choose.defaults import default_estimator
+from scirocco.run.choose import set_up
+from scirocco.run.choose.methods import default_estimator
 from scirocco.run.choose.tuning import (
     METHODS,
     METRICS,
@@ -139,7 +140,7 @@ def tune(
         )
     key = jax.random.key(seed)
     problem = setup.compose(model, source, sampler, estimator, seed)
-    parts, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
+    parts, prepared = set_up.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
     arenas = [Arena(model, parts, problem.table, start, {})]
     if sizes is not None:
@@ -172,7 +173,7 @@ def _arena(
     """The same problem with batches of another size."""
     problem = setup.compose(model, source, sampler, estimator, seed)
     if not isinstance(estimator, _WITHOUT_ROWS):
-        _, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
+        _, prepared = set_up.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
     return Arena(model, problem.parts, problem.table, start, {"batch_size": estimator.batch_size})
 

@@ -19,7 +19,8 @@ from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import Run, records, run_group
-from scirocco.run.choose.defaults import BURNIN, drive_of
+from scirocco.run.choose.measure import drive_of
+from scirocco.run.choose.methods import BURNIN
 from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
 from scirocco.run.run_group import SHARDS

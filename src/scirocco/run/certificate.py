@@ -30,7 +30,7 @@ from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import setup
-from scirocco.run.choose.defaults import HAS_NO_SHAPE
+from scirocco.run.choose import limits
 from scirocco.run.choose.metric import DOUBLE
 from scirocco.run.choose.scores import flat_positions, scores_at
 from scirocco.samplers.preconditioned import rows_times, variances
@@ -230,7 +230,7 @@ def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -
     chains, draws = values.shape[:2]
     if (
         troubles
-        and run.preparation.get("roundness", 0.0) > HAS_NO_SHAPE
+        and run.preparation.get("roundness", 0.0) > limits.LIMITS.no_shape
         and run.configuration["dimension"] > _MOST_COLUMNS
     ):
         troubles.append(

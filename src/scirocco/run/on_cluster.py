@@ -15,11 +15,12 @@ from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
 from scirocco.run import matching, records, run_group
+from scirocco.run.choose.settle import prepared
 from scirocco.run.loading import draws_made, in_memory, load_begun, load_chains
 from scirocco.run.matching import Method
 from scirocco.run.progress import SharedBar
 from scirocco.run.records import Record
-from scirocco.run.request import Request, carry_out, prepared, stored_request
+from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Origin, Run
 from scirocco.run.run_group import CHAINS
 from scirocco.run.setup import Ready

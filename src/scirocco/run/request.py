@@ -16,7 +16,7 @@ from scirocco import _checks, _tree
 from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
-from scirocco.estimators import Estimator, Full
+from scirocco.estimators import Estimator
 from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
@@ -24,7 +24,8 @@ from scirocco.model.checks import left_domain
 from scirocco.run import encoding, matching, records, run_group, setup
 from scirocco.run.certificate import certificate_of
 from scirocco.run.chains import make_chains
-from scirocco.run.choose import adaptation, defaults, pilot, spread_check
+from scirocco.run.choose import methods, pilot, spread_check
+from scirocco.run.choose.settle import prepared
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
@@ -33,7 +34,7 @@ from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
-from scirocco.samplers import NUTS, Sampler
+from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
 
@@ -104,90 +105,12 @@ def stored_request(
     )
 
 
-def prepared(
-    request: Request, near_mode: bool = False, trajectories: bool = True
-) -> tuple[Request, Problem, Ready]:
-    """The set-up, unless it was made elsewhere; and the request with what was chosen for it.
-
-    `near_mode`: a search for the mode has ended at the parameters of the request. `trajectories`: they may be chosen.
-    """
-    plan, ready, left_out = request.plan, request.ready, request.left_out
-    parts = (request.sampler, request.estimator) if ready is None else (ready.sampler, ready.estimator)
-    problem = setup.compose(request.model, request.source, *parts, plan.seed, request.devices)
-    free = {"sampler", "estimator"} <= left_out
-    if ready is None:
-        problem, ready = setup.prepare(
-            problem,
-            request.params,
-            num_steps=plan.num_steps,
-            num_chains=plan.num_chains,
-            key=plan.key,
-            free=free and request.devices is None,
-            near_mode=near_mode,
-        )
-        roundness = ready.report.get("roundness", 0.0) if free else 0.0
-        if trajectories and roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
-            return prepared(request._replace(sampler=NUTS(), estimator=Full()))
-        if request.sampler.needs_trajectory and defaults.is_coarse(ready.report, ready.start.position):
-            if free and roundness <= defaults.FAR_FROM_GAUSSIAN:
-                return prepared(_without_trajectories(request), trajectories=False)
-            defaults.warn_of_coarse(ready.report)
-        if roundness > defaults.HAS_NO_SHAPE and defaults.is_large(request.params):
-            sampler, estimator = defaults.method_for_many(request.source.num_rows, request.params)
-            mode = request.model.constrain(ready.start.position)
-            again = request._replace(sampler=sampler, estimator=estimator, params=mode)
-            again, problem, own = prepared(again, near_mode=True)
-            report = own.report | {"roundness": roundness}
-            return again._replace(params=request.params), problem, own._replace(report=report)
-        if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
-            method = ready.sampler, ready.estimator
-            problem = setup.compose(request.model, request.source, *method, plan.seed, request.devices)
-        if request.sampler.needs_trajectory and request.sampler.needs_scales:
-            problem, ready = adaptation.adapt(problem, ready, plan, request.params)
-        elif "sampler" in left_out:
-            ready = adaptation.spread_out(problem, ready, plan)
-    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.is_exact):
-        plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
-    if {"sampler", "thin"} <= left_out:
-        plan = plan._replace(thin=defaults.default_thin(ready.sampler, ready.thin))
-    if "estimator" in left_out:
-        request = request._replace(estimator=ready.estimator)
-    words = defaults.in_words(
-        request.sampler,
-        ready.estimator,
-        plan.num_burnin,
-        plan.thin,
-        request.source.num_rows,
-        left_out,
-        on_mesh=request.devices is not None,
-        num_samples=plan.num_samples,
-        unit=request.source.unit,
-    )
-    chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
-    report = chosen | ready.report
-    return request._replace(plan=plan), problem, ready._replace(report=report)
-
-
-def _affords_exact(request: Request) -> bool:
-    return not request.sampler.needs_trajectory and defaults.affords_trajectories(
-        request.model, request.source, request.params, request.devices
-    )
-
-
-def _without_trajectories(request: Request) -> Request:
-    of = request.model, request.source
-    sampler = defaults.scaled_sampler(request.params)
-    estimator = defaults.default_estimator(*of, sampler, request.devices, exact_if_few=True)
-    return request._replace(sampler=sampler, estimator=estimator)
-
-
 def _start(request: Request) -> Run:
     clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
     bar = Bar(request.plan.num_steps, request.progress and request.writes)
     try:
-        request, problem, ready = prepared(request)
+        request, problem, ready = prepared(request, bar.say)
         plan = request.plan
-        bar.say(ready.report.get("chosen", ""))
         bar.expect(plan.num_steps)
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
@@ -282,7 +205,7 @@ def _driven(
     session.commit()
     if session.certificate.troubles:
         _checks.warn(f"{session.certificate.words}.")
-    elif not session.certificate.trustworthy and run.num_draws >= defaults.NUM_SAMPLES:
+    elif not session.certificate.trustworthy and run.num_draws >= methods.NUM_SAMPLES:
         _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
     else:
         bar.say(session.certificate.words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,15 @@ from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import arguments, run_group, setup
 from scirocco.run import chains as _chains
-from scirocco.run.choose.defaults import (
+from scirocco.run.choose import limits
+from scirocco.run.choose.decide import Again, Asked, decide
+from scirocco.run.choose.measure import drive_of, measure
+from scirocco.run.choose.methods import (
     BURNIN,
     default_estimator,
     default_lengths,
-    default_sampler,
-    drive_of,
     read_if_few,
+    sampler_for,
 )
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
@@ -216,8 +218,9 @@ def sample(
     if sampler is None and estimator is None and devices is None and client is None:
         source = read_if_few(source)
     if sampler is None:
-        exact = estimator is None or estimator.is_exact
-        sampler = default_sampler(model, source if exact else None, params, devices)
+        asked = Asked(estimator=estimator is not None, exact=estimator is None or estimator.is_exact)
+        first = decide(asked, measure(model, source, params, devices), limits.LIMITS)
+        sampler = sampler_for(cast(Again, first).choice.method, params)
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
     _check_keeping(model, sampler, keep_gradients, plan.keeping)

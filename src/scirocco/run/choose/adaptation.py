@@ -25,6 +25,7 @@ from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
 from scirocco.run.chains import make_chains
+from scirocco.run.choose import set_up
 from scirocco.run.choose.scores import ROUND_ENOUGH, flat_positions
 from scirocco.run.keeping import DeviceChains, Keeping
 from scirocco.run.session import Plan
@@ -81,10 +82,10 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
 def _at_start(problem: Problem, ready: Ready, params: Params, key: Key) -> Ready:
     """The same sampler at the user's start, in units of the rows' information there."""
     model, table = cast(Model, problem.model), problem.table
-    position = setup.started(model, table, params, key)
-    factor = setup.information_factor(model, table, position, key)
+    position = set_up.started(model, table, params, key)
+    factor = set_up.information_factor(model, table, position, key)
     sampler: Any = ready.sampler
-    sampler = dataclasses.replace(sampler, step_size=setup.first_step(position), factor=factor)
+    sampler = dataclasses.replace(sampler, step_size=set_up.first_step(position), factor=factor)
     return ready._replace(sampler=sampler, start=ready.start._replace(position=position))
 
 
