@@ -15,11 +15,12 @@ from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Full
 from scirocco.models import fits
 from scirocco.models.fits.conventions import new_names
-from scirocco.models.fits.drive import BY_THE_CLOCK, Stopwatch
+from scirocco.models.fits.drive import BY_THE_CLOCK
 from scirocco.models.fits.length import Spread, spread
 from scirocco.run import Run, load, snapshot
 from scirocco.run.encoding import decode, encode
-from scirocco.run.progress import Callback, Report, as_callbacks
+from scirocco.run.progress import Callback, as_callbacks
+from scirocco.run.time_limit import Stopwatch, affordable
 from scirocco.samplers import BAOAB, Preconditioned
 from scirocco.store import Store, holds_run, open_stored
 
@@ -126,7 +127,8 @@ def draw(
         was = load(store).configuration
         plan, left = Spread(was["num_samples"], was["num_burnin"], was["thin"]), seconds
     else:
-        num_steps, left = _affordable(sampling, seconds)
+        trial = functools.partial(sampling, **_lengths(Spread(1, BY_THE_CLOCK, 1)))
+        num_steps, left = affordable(trial, seconds)
         plan = _places(wanted, max(num_steps, first_draw(wanted)))
     watch = Stopwatch(left, plan.burn_in + plan.thin)
     return with_arrays(sampling(**_lengths(plan), callbacks=(*callbacks, watch), **options), arrays)
@@ -186,30 +188,6 @@ def _places(wanted: Wanted, num_steps: int) -> Spread:
 
 def _lengths(plan: Spread) -> dict[str, int]:
     return {"num_samples": plan.num_draws, "num_burnin": plan.burn_in, "thin": plan.thin}
-
-
-def _affordable(sampling: Callable[..., Run], seconds: float) -> tuple[int, float]:
-    """The number of steps that fit in the time limit, measured by a trial, and the seconds left after it."""
-    pace = _Pace(_TRIAL * seconds)
-    trial = sampling(**_lengths(Spread(1, BY_THE_CLOCK, 1)), callbacks=(pace,), progress=False)
-    if trial.status == "interrupted":
-        raise KeyboardInterrupt
-    (first, began), (last, ended) = pace.seen[0], pace.seen[-1]
-    left = max(seconds - (ended - began), 0.0)
-    return max(1, int((last - first) / max(ended - began, 1e-9) * left)), left
-
-
-class _Pace:
-    """A callback that measures the speed and ends the run after a time limit; the first chunk compiles."""
-
-    def __init__(self, seconds: float):
-        self.seconds = seconds
-        self.seen: list[tuple[int, float]] = []
-
-    def __call__(self, report: Report) -> None:
-        self.seen.append((report.step, report.elapsed))
-        if len(self.seen) > 1 and report.elapsed - self.seen[0][1] >= self.seconds:
-            report.stop()
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

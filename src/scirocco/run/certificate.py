@@ -47,6 +47,9 @@ _FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005
 _APART, _PULLED, _LOOKED_AT = 1.5, 3.0, 16
 """R-hat above which chains may stand still; the mean of a score at so many draws of a chain, over its standard
 deviation, above which the chain does: of independent draws this is Student's t / 4, above 3 once in 10⁸ parameters."""
+_LONG_ENOUGH, _FEW_COLUMNS, _HARDLY_ANY = 1_000, 100, 5
+"""Draws per chain from which a run with a named sampler is looked at, parameters that are, and effective draws per
+chain below which there is a warning: with five the standard error of a mean is half a standard deviation."""
 MEAN_GOAL, SD_GOAL = 0.1, 0.1
 """What counts as right: means within so many standard deviations, standard deviations within that share."""
 
@@ -287,6 +290,24 @@ def _standing_still(run: Any, table: Table | None) -> str:
         f"chain {chain} hardly moves, far from the posterior: the gradient pulls{named} the same way at all its draws, "
         f"which are within {moved:.1g} of each other{where}{accepted}. More draws do not help: start closer to the "
         "posterior (`params`), or measure data and parameters in units in which they are about 1"
+    )
+
+
+def hardly_any(run: Any) -> str:
+    """What is wrong with the draws of a sampler that the user named, if they are too few to say anything; else ""."""
+    if run.num_draws < _LONG_ENOUGH or run.draws is None:
+        return ""
+    columns = Columns(run.named_draws()).spread(_FEW_COLUMNS)
+    sizes = np.nan_to_num(ess(columns.values, group_size=run.group_size), nan=np.inf)
+    worst, several = int(np.argmin(sizes)), columns.values.shape[0] > 1
+    agreement = float(rhat(columns.values, group_size=run.group_size)[worst]) if several else math.nan
+    if sizes[worst] >= _HARDLY_ANY * run.num_chains or (several and not agreement > _R_HAT_OF_SHORT):
+        return ""
+    apart = f", R-hat {in_digits(agreement)}" if several else ""
+    return (
+        f"the draws say hardly anything about {columns.names[worst]}: {sizes[worst]:.0f} effective draws of "
+        f"{run.num_chains * run.num_draws:,}{apart}. print(sc.analysis.diagnose(run)) looks for the reason; without "
+        "`sampler`, one that suits the posterior is chosen."
     )
 
 

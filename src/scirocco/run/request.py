@@ -22,7 +22,7 @@ from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
 from scirocco.run import encoding, matching, records, run_group, setup
-from scirocco.run.certificate import certificate_of
+from scirocco.run.certificate import certificate_of, hardly_any
 from scirocco.run.chains import make_chains
 from scirocco.run.choose import methods, pilot, spread_check
 from scirocco.run.choose.settle import prepared
@@ -34,6 +34,7 @@ from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
+from scirocco.run.time_limit import Stopwatch
 from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
@@ -62,6 +63,8 @@ class Request(NamedTuple):
     """Arguments that the user omitted: chosen here, or taken from the stored run."""
     ready: Ready | None = None
     """The results of a set-up in another process."""
+    max_seconds: float | None = None
+    """The run ends after so many seconds of steps, with the draws made by then."""
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def _start(request: Request) -> Run:
     try:
         request, problem, ready = prepared(request, bar.say)
         plan = request.plan
-        bar.expect(plan.num_steps)
+        bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         configured = partial(records.configuration, problem, ready, plan, request.devices)
@@ -180,8 +183,11 @@ def _driven(
     known = not ready.resumed and parts.estimator.keeps_one_sum
     memory = ready.start.memory if known else None
     origin = Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory)
+    watch = None
+    if request.max_seconds is not None:
+        watch = Stopwatch(request.max_seconds, session.plan.num_burnin + session.plan.thin)
     try:
-        session.drive(request.callbacks, bar, clock)
+        session.drive((*request.callbacks, watch) if watch else request.callbacks, bar, clock)
     except DataChangedError as error:
         session.status = "stopped"
         error.run = session.run(ready.report, origin)
@@ -199,7 +205,12 @@ def _driven(
         return run
     if not chosen and request.devices is None and spread_check.applies(problem.model, parts.sampler):
         _check_spread(session, problem, ready, run)
-    if not chosen or run.status != "complete":
+    ended = run.status == "complete" or (watch is not None and watch.stopped)
+    if not chosen:
+        if ended and (said := hardly_any(run)):
+            _checks.warn(said)
+        return run
+    if not ended:
         return run
     session.certificate = certificate_of(run, problem.table)
     session.commit()

@@ -70,6 +70,7 @@ def sample(
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
     compile_cache: bool = True,
+    max_seconds: float | None = None,
 ) -> Run:
     """Draw from the posterior of `model` given `data`.
 
@@ -86,14 +87,16 @@ def sample(
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
         the mode from this point, and start there or around it.
     sampler
-        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers): `sc.NUTS()`,
-        which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
+        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers, unless the
+        posterior is near a Gaussian and a timed pass shows that the run would take more than half a minute and twice as
+        long as with batches): `sc.NUTS()`, which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
         there to choose coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to
         48 directions in which the posterior is much narrower or wider); step size and friction follow from the gradient
         noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers and 1,000
         parameters, `sc.NUTS()` again; with more parameters, as in networks, `sc.SGHMC()`. For count models `sc.SCIR()`,
         whose step size is chosen from the noise of the counts.
-        `run.preparation["chosen"]` has the choice, in one line.
+        `run.preparation["chosen"]` has the choice, in one line, "because" the limit that decided, and "measured" the
+        numbers behind it.
         `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
         `run.preparation["tuning"]`.
     estimator
@@ -150,6 +153,10 @@ def sample(
     compile_cache
         Whether the first run of a process tells JAX to keep compiled programs in the user's cache folder, so that the
         next process starts faster. If you have set JAX_COMPILATION_CACHE_DIR, or SCIROCCO_CACHE=off, it does not.
+    max_seconds
+        End after so many seconds of steps, with the draws made by then, but not before the first draw: `num_samples` is
+        then the largest number. The set-up is not counted. `run.status` is "stopped" if time was short; with a `store`,
+        `sc.resume` makes the other draws.
 
     Returns
     -------
@@ -224,6 +231,13 @@ def sample(
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
     _check_keeping(model, sampler, keep_gradients, plan.keeping)
+    if max_seconds is not None:
+        _checks.positive(max_seconds, "max_seconds")
+        if client is not None:
+            raise InvalidValueError(
+                "`max_seconds` is a limit for the steps of this process; with `client`, workers make them. Omit one of "
+                "the two."
+            )
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
     request = Request(
@@ -242,6 +256,7 @@ def sample(
         progress,
         devices,
         left_out=left_out,
+        max_seconds=max_seconds,
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
 

@@ -12,9 +12,10 @@ import pytest
 
 import scirocco as sc
 from scirocco.data import as_source
-from scirocco.run.choose.decide import Again, Asked, Choice, decide, duration, leapfrogs, predicted
+from scirocco.run.choose.decide import Again, Asked, Choice, decide, leapfrogs, predicted
 from scirocco.run.choose.limits import LIMITS, Limits
 from scirocco.run.choose.measure import Measured, measure
+from scirocco.run.progress import in_units
 
 pytestmark = pytest.mark.unit
 
@@ -131,7 +132,7 @@ def test_predictions():
     assert predicted(FREE, measured, "trajectories") == pytest.approx(by_hand)
     assert predicted(FREE, measured, "scaled") < by_hand / LIMITS.gain
     assert [leapfrogs(size) for size in (1, 10, 100, 1_000)] == [3, 7, 15, 31]
-    assert [duration(value) for value in (31.0, 94.0, 130.0, 7_000.0)] == ["30 s", "90 s", "2 min", "2 h"]
+    assert [in_units(value) for value in (31.0, 94.0, 130.0, 7_000.0)] == ["30 s", "90 s", "2 min", "2 h"]
 
 
 def test_limits_are_data():

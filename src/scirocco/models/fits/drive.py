@@ -22,11 +22,12 @@ from scirocco.models.fits.saved import Kind, make_record
 from scirocco.run import records, run_group, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock, Report, as_callbacks
+from scirocco.run.progress import Bar, Callback, Clock, as_callbacks
 from scirocco.run.records import Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import StoreSink, new_sink
+from scirocco.run.time_limit import Stopwatch
 from scirocco.store import Store, Stored, holds_run, open_stored, refuse_unless_free
 
 Path = str | os.PathLike[str]
@@ -189,22 +190,6 @@ def run_fit(
     finally:
         bar.close()
         session.sink.close()
-
-
-class Stopwatch:
-    """A callback that ends a run after a time limit, but not before a step; or after `most_steps`, if given."""
-
-    def __init__(self, seconds: float, least_steps: int = 0, most_steps: int | None = None):
-        self.seconds, self.least_steps, self.most_steps = seconds, least_steps, most_steps
-        self.elapsed, self.stopped = 0.0, False
-
-    def __call__(self, report: Report) -> None:
-        """Stop the run if its time is over."""
-        self.elapsed = report.elapsed
-        late = report.elapsed >= self.seconds and report.step >= self.least_steps
-        if late or (self.most_steps is not None and report.step >= self.most_steps):
-            self.stopped = True
-            report.stop()
 
 
 def _new(fit: Fit, store: Path | None, overwrite: bool, extra: dict[str, Any]) -> Session:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from scirocco.run.choose.limits import LIMITS, Limits
 from scirocco.run.choose.measure import Measured
+from scirocco.run.progress import in_units
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _instead(asked: Asked, measured: Measured, limits: Limits) -> Choice | None:
     if seconds > limits.patience and seconds > limits.gain * instead:
         return Choice(
             "scaled",
-            f"trajectories would take about {duration(seconds)}, more than patience ({limits.patience:g} s), and the "
+            f"trajectories would take about {in_units(seconds)}, more than patience ({limits.patience:g} s), and the "
             "posterior is round",
         )
     return None
@@ -178,11 +179,3 @@ def _batch_seconds(measured: Measured, rows: int) -> float:
 def leapfrogs(dimension: int) -> int:
     """Gradients of a trajectory in round coordinates: it is about π long, with steps of 0.8 d^(-1/4)."""
     return int(2 ** math.ceil(math.log2(4 * dimension**0.25)) - 1)
-
-
-def duration(seconds: float) -> str:
-    """Seconds or minutes, with as many digits as a prediction has."""
-    if seconds < 100:
-        return f"{float(f'{seconds:.1g}'):.0f} s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"

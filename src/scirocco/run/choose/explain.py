@@ -7,8 +7,8 @@ from collections.abc import Set
 from scirocco import _checks
 from scirocco.estimators import Estimator
 from scirocco.run.choose import limits
-from scirocco.run.choose.decide import duration
 from scirocco.run.choose.methods import NUM_SAMPLES, default_thin
+from scirocco.run.progress import in_units
 from scirocco.samplers import Sampler
 
 
@@ -60,5 +60,5 @@ def explain(
     if {"sampler", "num_samples"} <= left_out and num_samples < NUM_SAMPLES:
         said.append(f"only {num_samples} draws per chain, to save memory")
     if "sampler" in left_out and seconds is not None and seconds >= limits.LIMITS.told_from:
-        said.append(f"about {duration(seconds)}")
+        said.append(f"about {in_units(seconds)}")
     return ", ".join(said)

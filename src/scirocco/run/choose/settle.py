@@ -130,4 +130,6 @@ def _report(
     report: dict[str, Any] = {"chosen": line, "left_out": sorted(request.left_out)}
     if not asked.sampler:
         report |= {"because": choice.because, "measured": measured.report()}
+    if not asked.sampler and seconds is not None:
+        report["predicted_seconds"] = seconds
     return report
