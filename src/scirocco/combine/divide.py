@@ -19,8 +19,8 @@ from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import Run, records, run_group
+from scirocco.run.choose import limits
 from scirocco.run.choose.measure import drive_of
-from scirocco.run.choose.methods import BURNIN
 from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
 from scirocco.run.run_group import SHARDS
@@ -149,7 +149,7 @@ def _burnin(
         return _checks.positive_int(given, "num_burnin", minimum=0)
     if resumed is not None and SHARDS.is_at(resumed):
         return int(SHARDS.read(os.fspath(resumed))["asked"]["num_burnin"])
-    return BURNIN if sampler is None and drive_of(model) == "gradient" else 0
+    return limits.LIMITS.burnin if sampler is None and drive_of(model) == "gradient" else 0
 
 
 def _run(

@@ -31,7 +31,6 @@ from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import setup
 from scirocco.run.choose import limits
-from scirocco.run.choose.metric import DOUBLE
 from scirocco.run.choose.scores import flat_positions, scores_at
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
@@ -48,7 +47,7 @@ _APART, _PULLED, _LOOKED_AT = 1.5, 3.0, 16
 """R-hat above which chains may stand still; the mean of a score at so many draws of a chain, over its standard
 deviation, above which the chain does: of independent draws this is Student's t / 4, above 3 once in 10⁸ parameters."""
 _LONG_ENOUGH, _FEW_COLUMNS, _HARDLY_ANY = 1_000, 100, 5
-"""Draws per chain from which a run with a named sampler is looked at, parameters that are, and effective draws per
+"""Draws per chain from which a run with a named sampler is examined, parameters that are, and effective draws per
 chain below which there is a warning: with five the standard error of a mean is half a standard deviation."""
 MEAN_GOAL, SD_GOAL = 0.1, 0.1
 """What counts as right: means within so many standard deviations, standard deviations within that share."""
@@ -362,7 +361,7 @@ def _of_scores(
     mean, spread = _moments(everything)
     most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
     count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, most)))
-    kind = np.float64 if dimension <= DOUBLE else np.float32
+    kind = np.float64 if dimension <= limits.LIMITS.double_precision else np.float32
     some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):

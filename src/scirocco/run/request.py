@@ -24,7 +24,7 @@ from scirocco.model.checks import left_domain
 from scirocco.run import encoding, matching, records, run_group, setup
 from scirocco.run.certificate import certificate_of, hardly_any
 from scirocco.run.chains import make_chains
-from scirocco.run.choose import methods, pilot, spread_check
+from scirocco.run.choose import limits, pilot, spread_check
 from scirocco.run.choose.settle import prepared
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
@@ -216,7 +216,7 @@ def _driven(
     session.commit()
     if session.certificate.troubles:
         _checks.warn(f"{session.certificate.words}.")
-    elif not session.certificate.trustworthy and run.num_draws >= methods.NUM_SAMPLES:
+    elif not session.certificate.trustworthy and run.num_draws >= limits.LIMITS.num_samples:
         _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
     else:
         bar.say(session.certificate.words)
@@ -234,7 +234,7 @@ def _check_spread(session: Session, problem: Problem, ready: Ready, run: Run) ->
     words = spread_check.in_words(
         found, model, parts, problem.table, ready.start.position, session.plan.num_steps, key
     )
-    if found.sure < spread_check.HOPELESS:
+    if found.sure < limits.LIMITS.hopeless:
         _checks.warn(f"{words[0].upper()}{words[1:]}")
         return
     session.status, session.bad = "diverged", Divergence(found.chain, session.step, found.leaf)

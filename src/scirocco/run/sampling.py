@@ -21,7 +21,6 @@ from scirocco.run.choose import limits
 from scirocco.run.choose.decide import Again, Asked, decide
 from scirocco.run.choose.measure import drive_of, measure
 from scirocco.run.choose.methods import (
-    BURNIN,
     default_estimator,
     default_lengths,
     read_if_few,
@@ -87,14 +86,15 @@ def sample(
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
         the mode from this point, and start there or around it.
     sampler
-        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers, unless the
-        posterior is near a Gaussian and a timed pass shows that the run would take more than half a minute and twice as
-        long as with batches): `sc.NUTS()`, which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
-        there to choose coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to
-        48 directions in which the posterior is much narrower or wider); step size and friction follow from the gradient
-        noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers and 1,000
-        parameters, `sc.NUTS()` again; with more parameters, as in networks, `sc.SGHMC()`. For count models `sc.SCIR()`,
-        whose step size is chosen from the noise of the counts.
+        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers, unless
+        the posterior is near a Gaussian and a timed pass shows that the run would take more than half a minute
+        and twice as long as with batches): `sc.NUTS()`, which is exact. Otherwise
+        `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature there to choose
+        coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to 48
+        directions in which the posterior is much narrower or wider); step size and friction follow from the
+        gradient noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million
+        numbers and 1,000 parameters, `sc.NUTS()` again; with more parameters, as in networks, `sc.SGHMC()`. For
+        count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
         `run.preparation["chosen"]` has the choice, in one line, "because" the limit that decided, and "measured" the
         numbers behind it.
         `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
@@ -194,7 +194,7 @@ def sample(
     if estimator is not None:
         arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     if isinstance(num_burnin, str) and num_burnin == "auto":
-        num_burnin = None if sampler is None else BURNIN
+        num_burnin = None if sampler is None else limits.LIMITS.burnin
     elif isinstance(num_burnin, str):
         raise InvalidTypeError(f'`num_burnin` must be a whole number (int) or "auto", got {num_burnin!r}.')
     given = {

@@ -25,36 +25,30 @@ from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
 from scirocco.run.chains import make_chains
-from scirocco.run.choose import set_up
-from scirocco.run.choose.scores import ROUND_ENOUGH, flat_positions
+from scirocco.run.choose import limits, set_up
+from scirocco.run.choose.scores import flat_positions
 from scirocco.run.keeping import DeviceChains, Keeping
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Key, Params
 
-_LEAST_CHAINS, _MOST_CHAINS = 4, 64
 _SEARCH, _BLOCK = 4, 10
 _WINDOWS = (50, 100, 200)
 _LAST = 60
-_AGREE, _MOST_STEPS = 1.1, 2_000
-"""Largest R-hat over a window with which the adaptation ends, and the number of steps after which it ends anyway."""
-_STUCK = 0.3
 _OTHER_SEED = 0x9E3779B9
 """The chains of the adaptation have other randomness than those of the run."""
-_MOST_NUMBERS, _LOOKED_AT = 10**8, 64
+_LOOKED_AT = 64
+"""Starts whose log densities are computed; of more chains the others are taken to be finite, too."""
 _SPREADS = (1.5, 0.5, 0.1)
 """How far apart chains start, in standard deviations; the next where a log density is not finite."""
-_CLEARLY = 3.0
-"""Log mass by which chains from the user's start must exceed those from the mode, times √d: three standard errors of
-the mean of a few log densities."""
 _PRIOR = 5.0
 """The covariance of a window of n positions counts n, that of the window before this many."""
 
 
 def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[Problem, Ready]:
     """Complete the sampler, and start the run's chains where the chains of the adaptation have ended."""
-    count = min(_MOST_CHAINS, max(_LEAST_CHAINS, plan.num_chains))
+    count = min(limits.LIMITS.most_adaptation_chains, max(limits.LIMITS.adaptation_chains, plan.num_chains))
     keeping = Keeping(plan.keeping.gradients, 1, Reducing(None))
     seed = (plan.seed + _OTHER_SEED) % (1 << 32)
     own = Plan(1, 0, 1, count, seed, keeping, plan.chain_method)
@@ -62,13 +56,16 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
     chosen = {}
     try:
         search.settle()
-        if ready.report.get("roundness", 0.0) >= ROUND_ENOUGH:
+        if ready.report.get("roundness", 0.0) >= limits.LIMITS.no_shape:
             search, chosen = _better(
                 search, problem, _at_start(problem, ready, params, plan.key), own, params
             )
         for length in _WINDOWS[1:]:
             search.reshape(search.window(length))
-        while search.disagreement > _AGREE and search.steps < _MOST_STEPS:
+        while (
+            search.disagreement > limits.LIMITS.adapted_r_hat
+            and search.steps < limits.LIMITS.most_adaptation_steps
+        ):
             search.reshape(search.window(_WINDOWS[-1]))
         search.window(_LAST)
     finally:
@@ -98,7 +95,7 @@ def _better(
     except BadStartError:  # the mode is what there is
         return search, {"from": "mode"}
     again.settle()
-    margin = _CLEARLY * math.sqrt(_tree.size(other.start.position))
+    margin = limits.LIMITS.clearly_better * math.sqrt(_tree.size(other.start.position))
     if again.log_mass() > search.log_mass() + margin:
         search.chains.close()
         return again, {"from": "start"}
@@ -123,7 +120,7 @@ def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> Device
 def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     """Start the chains apart from each other, where the sampler knows the posterior's standard deviations."""
     position, factor = ready.start.position, ready.sampler.factor
-    if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
+    if factor is None or plan.num_chains * _tree.size(position) > limits.LIMITS.spread_out_numbers:
         return ready
     rows = some_rows(problem.model, problem.table, plan.key)
     for spread in _SPREADS:
@@ -158,7 +155,7 @@ class _Search:
         self.steps += steps
         rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
         slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
-        self.acceptance = slowest if slowest < _STUCK else float(rates.mean())
+        self.acceptance = slowest if slowest < limits.LIMITS.stuck else float(rates.mean())
         return flat_positions(self.model, chunk.draws)
 
     def set(self, **settings: Any) -> None:

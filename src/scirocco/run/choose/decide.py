@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Again:
-    """A choice whose set-up has to be made, or made again; `at_mode`: from where the last one has ended."""
+    """A choice whose set-up is the next to be made; `at_mode`: from where the last one has ended."""
 
     choice: Choice
     at_mode: bool = False

@@ -1,4 +1,4 @@
-"""What was chosen, in one line, and what is said with it."""
+"""What was chosen, in one line, and the warning that goes with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Set
 from scirocco import _checks
 from scirocco.estimators import Estimator
 from scirocco.run.choose import limits
-from scirocco.run.choose.methods import NUM_SAMPLES, default_thin
+from scirocco.run.choose.methods import default_thin
 from scirocco.run.progress import in_units
 from scirocco.samplers import Sampler
 
@@ -30,7 +30,7 @@ def explain(
     num_rows: int,
     left_out: Set[str],
     on_mesh: bool = False,
-    num_samples: int = NUM_SAMPLES,
+    num_samples: int = limits.LIMITS.num_samples,
     unit: str = "rows",
     seconds: float | None = None,
 ) -> str:
@@ -57,7 +57,7 @@ def explain(
         said.append(f"{num_burnin:,} burn-in steps")
     if said and "thin" in left_out and thin > 1:
         said.append(f"one draw every {thin} steps")
-    if {"sampler", "num_samples"} <= left_out and num_samples < NUM_SAMPLES:
+    if {"sampler", "num_samples"} <= left_out and num_samples < limits.LIMITS.num_samples:
         said.append(f"only {num_samples} draws per chain, to save memory")
     if "sampler" in left_out and seconds is not None and seconds >= limits.LIMITS.told_from:
         said.append(f"about {in_units(seconds)}")

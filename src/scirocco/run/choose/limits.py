@@ -6,6 +6,7 @@ values; "choosing" is the comparison in docs/choosing.md (benchmarks/choosing.py
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -83,6 +84,139 @@ class Limits:
     expected_passes: float = 50.0
     """Passes of the set-up of a batch sampler, and three more for each parameter: mode, curvature, noise at
     16 points. By counting them in `set_up`."""
+
+    # lengths
+    num_samples: int = 1_000
+    """Draws of a chain where the sampler was not named: they are then nearly independent. A choice."""
+    num_chains: int = 4
+    """Chains where the sampler was not named, or is exact. A choice: R-hat wants several."""
+    num_steps: int = 10_000
+    """Draws of a chain of a named sampler. A choice."""
+    kept_numbers: int = 2 * 10**8
+    """Numbers in all draws above which fewer of them are made: 0.8 GB in single precision. By
+    arithmetic."""
+    least_samples: int = 50
+    """The fewest draws of a chain then. A choice; see the million means in the battery."""
+    burnin: int = 1_000
+    """Steps before the first draw of a batch sampler; a quarter of it where the thinning is known.
+    Battery."""
+    burnin_of_trajectories: int = 100
+    """Steps before the first draw of trajectories, after their adaptation. Battery."""
+    thin: int = 10
+    """Steps per draw of a batch sampler where no thinning can be foreseen. A choice."""
+
+    # the shape of the posterior: costs of measuring it
+    curvature_work: float = 2e11
+    """Rows × parameters² for which the curvature is computed from all rows; beyond it, from so many random
+    ones. About 20 s of two cores, by the speed of their matrix products."""
+    diagonal_work: float = 5e9
+    """The same for rows × parameters of a diagonal, which is no product of large matrices."""
+    product_work: float = 4e10
+    """The same for rows × parameters × vectors of products with the curvature."""
+    costly_rows: int = 16_384
+    """Rows that are read for a curvature if each costs as much as many: it is then known to about 1 %, by
+    the law of large numbers."""
+    exact_prior: int = 10_000
+    """Parameters up to which the diagonal of the prior's curvature is computed entry by entry. A choice."""
+    double_precision: int = 50_000
+    """Parameters up to which the host computes the shape in double precision; above, with fewer directions.
+    For memory: see the million means in the battery."""
+
+    # the noise of batches
+    pilot_rows: int = 1_024
+    """Rows on which curvature and information are measured for a named sampler. A choice: errors of a few
+    per cent."""
+    pilot_points: int = 8
+    """Points of the posterior at which the noise of a batch is measured. A choice."""
+    exact_curvature: int = 10**8
+    """Rows × parameters for which the largest curvature is computed from all rows. A choice: a second or
+    so."""
+    gradient_numbers: int = 1 << 24
+    """Numbers in the rows' gradients that are held at a time: 64 MB in single precision."""
+    noise_points: int = 16
+    """The fewest points at which the noise of all rows is computed. Exact for quadratic forms of 16
+    parameters (Hadamard)."""
+    noise_numbers: float = 1e8
+    """Rows × parameters × points up to which there are more. A choice: a second or so."""
+    noise_work: float = 2e9
+    """Rows × numbers of L for which the noise is computed from all rows. A choice."""
+    streamed_rows: int = 65_536
+    """Random rows that are read from a disk for the noise. A choice."""
+
+    # scores (roundness, certificate)
+    scores: int = 64
+    """Scores at draws of the Gaussian from which `roundness` is computed, and scores computed at a time. A
+    choice."""
+    scores_of_many: int = 16
+    """The same for more than `double_precision` parameters."""
+    score_work: int = 4_000_000
+    """Rows × parameters of a score. Tests say what rows follow from it."""
+    least_rows: int = 1_024
+    """The fewest rows of a score, unless there are very many parameters. A choice."""
+    least_work: int = 1 << 26
+    """Rows × parameters above which there are fewer. For memory."""
+    sparse_work: int = 10**9
+    """Rows × parameters up to which all rows are used if they have few numbers: a value and its group.
+    Battery (hierarchies)."""
+    rows_per_parameter: int = 16
+    """More rows where there are many parameters: the sample adds d/n to the mean square of a score, by
+    arithmetic."""
+    most_score_work: int = 64_000_000
+    """Rows × parameters up to which there are. A choice."""
+
+    # several modes
+    mode_parameters: int = 200
+    """Parameters up to which other modes are looked for: each search needs matrices. A choice."""
+    mode_searches: int = 6
+    """Points far away from which modes are searched for. A choice."""
+    mode_looks: int = 60
+    """Steps of Newton's method of each. A choice."""
+    mode_images: int = 40
+    """Mirror images of the mode that are tried. A choice: signs of forty entries."""
+    modes_apart: float = 5.0
+    """Distance between modes, in standard deviations of the wider one, from which they are two. A
+    choice."""
+    negligible_mass: float = 5.0
+    """A mode of e^-5 of the mass of the largest is not reported. A choice."""
+
+    # the adaptation of trajectories
+    adaptation_chains: int = 4
+    """The fewest chains of an adaptation: their agreement ends it. A choice."""
+    most_adaptation_chains: int = 64
+    """The most of them. A choice."""
+    adapted_r_hat: float = 1.1
+    """Largest R-hat over a window with which the adaptation ends. Battery."""
+    most_adaptation_steps: int = 2_000
+    """Steps after which it ends anyway. A choice."""
+    stuck: float = 0.3
+    """Acceptance below which the slowest chain decides on the step size, not the mean of all. A choice."""
+    clearly_better: float = 3.0
+    """Log mass by which chains from the user's start must exceed those from the mode, times √d: three
+    standard errors of the mean of a few log densities. In Neal's funnel the difference is 90."""
+    spread_out_numbers: int = 10**8
+    """Chains × parameters up to which chains start at different points. For memory."""
+
+    # the check of the draws' spread
+    spread_draws: int = 256
+    """Draws of the second half of a run at which scores are computed. A choice."""
+    spread_numbers: int = 1 << 24
+    """The most numbers in them: 64 MB in single precision."""
+    spread_fewest: int = 64
+    """The fewest draws that say something. A choice."""
+    spread_rows: int = 64
+    """Rows for each of them: as many as there are parameters, at least so many. A choice."""
+    spread_most_rows: int = 1_024
+    """The most of them. A choice."""
+    spread_errors: float = 4.0
+    """Standard errors that are left out of a spread before it raises an alarm: once in 30,000 parameters by
+    chance."""
+    too_wide: float = math.sqrt(2)
+    """Standard deviation over that of the posterior above which there is a warning: twice the variance. A
+    choice."""
+    hopeless: float = 30.0
+    """The same for an error that holds the draws. A choice."""
+    spread_each: int = 1_000
+    """Parameters that are examined one by one; of more only averages over each array. A choice."""
 
 
 LIMITS = Limits()

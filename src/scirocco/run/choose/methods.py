@@ -20,14 +20,6 @@ from scirocco.samplers.linear import MOST_FORGETS
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 
-NUM_SAMPLES, NUM_CHAINS = 1_000, 4
-"""For a sampler that was left out: draws are then nearly independent. With a sampler of the user's own: as below."""
-_KEPT_NUMBERS, _LEAST_SAMPLES = 2 * 10**8, 50
-"""Numbers in all draws above which fewer of them are made, and the fewest of a chain."""
-_NUM_STEPS = 10_000
-BURNIN, _THIN = 1_000, 10
-_BURNIN_OF_TRAJECTORIES = 100
-"""After an adaptation of some 400 steps."""
 _SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
 """Batch sizes to choose from, in addition to the one that the data were arranged for."""
 
@@ -37,29 +29,35 @@ def default_lengths(
 ) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
     thinned = drive_of(model) == "gradient" and (sampler is None or sampler.is_exact)
-    draws, chains = (NUM_SAMPLES, NUM_CHAINS) if thinned else (_NUM_STEPS, 1)
+    draws, chains = (
+        (limits.LIMITS.num_samples, limits.LIMITS.num_chains) if thinned else (limits.LIMITS.num_steps, 1)
+    )
     chains = chains if num_chains is None else num_chains
     if num_samples is not None or not thinned:
         return draws if num_samples is None else num_samples, chains
     size = dimension_of(params)
-    room = _KEPT_NUMBERS // max(1, size * chains) if isinstance(chains, int) and chains > 0 else draws
-    return max(_LEAST_SAMPLES, min(draws, room)), chains
+    room = (
+        limits.LIMITS.kept_numbers // max(1, size * chains)
+        if isinstance(chains, int) and chains > 0
+        else draws
+    )
+    return max(limits.LIMITS.least_samples, min(draws, room)), chains
 
 
 def default_burnin(sampler: Sampler, forgets: int | None) -> int:
     """Steps before the first draw of a default or exact sampler; `forgets`: its thinning, if it is known."""
     if sampler.is_exact:
-        return _BURNIN_OF_TRAJECTORIES
+        return limits.LIMITS.burnin_of_trajectories
     if sampler.driven_by != "gradient":
         return 0
-    return BURNIN if forgets is None else max(BURNIN // 4, 25 * forgets)
+    return limits.LIMITS.burnin if forgets is None else max(limits.LIMITS.burnin // 4, 25 * forgets)
 
 
 def default_thin(sampler: Sampler, forgets: int | None) -> int:
     """Steps for each draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
     if forgets is not None:
         return forgets
-    return _THIN if sampler.driven_by == "gradient" and not sampler.needs_trajectory else 1
+    return limits.LIMITS.thin if sampler.driven_by == "gradient" and not sampler.needs_trajectory else 1
 
 
 def read_if_few(source: RowSource) -> RowSource:

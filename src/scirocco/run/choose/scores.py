@@ -16,24 +16,15 @@ from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Table
 from scirocco.estimators.newton import look, negative_log_posterior
 from scirocco.model import Model, Posterior
-from scirocco.run.choose import metric
+from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree
 
-_SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
-"""Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
-_FEW_SCORES = 16
-"""The number of scores for the shape of very many parameters."""
-_SPARSE_WORK = 10**9
-_ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
-"""More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
 _SHIFTED, _MOVES = 0.5, 2
 """Standard deviations between the mode and the Gaussian that fits the scores, above which they are computed around that
 Gaussian, and how often. The mode of a regression with p columns, n rows and unknown noise is p/√(2n) from it."""
 _NARROW, _WIDE = 0.25, 4.0
 """Precision over that of the curvature at the mode outside which the mode says nothing about the posterior's width."""
-ROUND_ENOUGH = 1.0
-"""`roundness` up to which the curvature at the mode says something about the posterior's shape."""
 
 
 def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
@@ -47,7 +38,9 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
     """
     kind, count = (
-        (np.float64, _SCORES) if _tree.size(position) <= metric.DOUBLE else (np.float32, _FEW_SCORES)
+        (np.float64, limits.LIMITS.scores)
+        if _tree.size(position) <= limits.LIMITS.double_precision
+        else (np.float32, limits.LIMITS.scores_of_many)
     )
     flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((count, flat.size), kind)
@@ -133,11 +126,12 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
 
     def scores_on_rows(some: np.ndarray) -> np.ndarray:
-        padded = back(np.resize(some, (_SCORES, flat.size)))
+        padded = back(np.resize(some, (limits.LIMITS.scores, flat.size)))
         return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
 
     found = [
-        scores_on_rows(positions[begin : begin + _SCORES]) for begin in range(0, len(positions), _SCORES)
+        scores_on_rows(positions[begin : begin + limits.LIMITS.scores])
+        for begin in range(0, len(positions), limits.LIMITS.scores)
     ]
     scores = np.concatenate(found)
     if table.num_rows <= affordable:
@@ -150,17 +144,19 @@ def _scored_rows(model: Posterior, table: Table, size: int) -> int:
     """Rows that are used for a score of so many parameters."""
     size, cost = max(1, size), model.row_cost(table.row_spec)
     if cost > 1:
-        return max(_LEAST_ROWS, int(_SCORE_WORK / (size * cost)))
+        return max(limits.LIMITS.least_rows, int(limits.LIMITS.score_work / (size * cost)))
     numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))
-    if numbers <= _SCORE_WORK and table.num_rows * size <= _SPARSE_WORK:  # few numbers, of many groups
+    if (
+        numbers <= limits.LIMITS.score_work and table.num_rows * size <= limits.LIMITS.sparse_work
+    ):  # few numbers, of many groups
         return table.num_rows
-    many = min(_ROWS_PER_PARAMETER * size, _MOST_SCORE_WORK // size)
-    return max(least_rows(size), _SCORE_WORK // size, many)
+    many = min(limits.LIMITS.rows_per_parameter * size, limits.LIMITS.most_score_work // size)
+    return max(least_rows(size), limits.LIMITS.score_work // size, many)
 
 
 def least_rows(size: int) -> int:
     """The fewest rows from which something is computed for so many parameters."""
-    return max(64, min(_LEAST_ROWS, _LEAST_WORK // max(1, size)))
+    return max(64, min(limits.LIMITS.least_rows, limits.LIMITS.least_work // max(1, size)))
 
 
 @setup_program(0, 1)
@@ -173,4 +169,4 @@ def program(model: Model, table: Table, position: Params, key: Key) -> tuple[Any
     """The jitted function of `scores_at`, with its arguments, so that it can be compiled beforehand."""
     flat, back = _tree.vector(position)
     rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
-    return _scores, (model, table.num_rows, rows, back(np.zeros((_SCORES, flat.size))))
+    return _scores, (model, table.num_rows, rows, back(np.zeros((limits.LIMITS.scores, flat.size))))

@@ -222,7 +222,7 @@ def _first_guess(
             report = mode.report | {"roundness": roundness} | several
             position, factor = best, shape.factor
             if shape.flat:
-                report["roundness"] = max(roundness, scores.ROUND_ENOUGH)
+                report["roundness"] = max(roundness, limits.LIMITS.no_shape)
                 factor = None
     factor = information_factor(model, table, position, key) if factor is None else lower(factor)
     step = first_step(position) if sampler.step_size is None else sampler.step_size

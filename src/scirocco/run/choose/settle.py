@@ -107,7 +107,7 @@ def _completed(request: Request, ready: Ready) -> Request:
 def _report(
     request: Request, ready: Ready, asked: Asked, measured: Measured, choice: Choice
 ) -> dict[str, Any]:
-    """What is said of the choice, in words and in numbers; empty if nothing was chosen."""
+    """The choice in words and in numbers, for `run.preparation`; empty if nothing was chosen."""
     plan, seconds = request.plan, choice.seconds
     if choice.method == "scaled":
         rows = request.source.num_rows
