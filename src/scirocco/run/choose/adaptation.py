@@ -53,7 +53,7 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
     seed = (plan.seed + _OTHER_SEED) % (1 << 32)
     own = Plan(1, 0, 1, count, seed, keeping, plan.chain_method)
     search = _Search(problem, _begun(problem, ready, own, params), ready.sampler)
-    chosen = {}
+    chosen: dict[str, Any] = {}
     try:
         search.settle()
         if ready.report.get("roundness", 0.0) >= limits.LIMITS.no_shape:

@@ -76,7 +76,7 @@ def sampler_for(method: str, params: Params) -> Sampler:
         return Preconditioned(
             BAOAB(), metric="laplace" if dimension_of(params) <= DENSE_LIMIT else "low_rank"
         )
-    return {"counts": SCIR, "trajectories": NUTS, "networks": SGHMC}[method]()  # type: ignore[abstract]
+    return {"counts": SCIR, "trajectories": NUTS, "networks": SGHMC}[method]()
 
 
 def method_for(

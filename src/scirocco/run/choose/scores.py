@@ -57,7 +57,8 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
             return rows_times(factor, scores, transposed=True)
         return rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - places
 
-    centre, here, left = np.zeros(flat.size, kind), None, math.inf
+    centre: np.ndarray = np.zeros(flat.size, kind)
+    here, left = None, math.inf
     for _ in range(1 + _MOVES):
         pulled = pulled_at(centre + u)
         here = pulled[0] if here is None else here  # `position` need not be the mode to the last digit

@@ -28,8 +28,6 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
     request = _completed(request, ready)
     report = _report(request, ready, asked, measured, choice)
     say(report.get("chosen", ""))
-    if ready.estimator.is_exact and not problem.parts.estimator.is_exact:  # rows in their own order
-        problem = _composed(request, ready)
     if request.sampler.needs_trajectory and request.sampler.needs_scales:
         problem, ready = adaptation.adapt(problem, ready, request.plan, request.params)
     elif "sampler" in request.left_out:
@@ -75,6 +73,8 @@ def _chosen(request: Request, asked: Asked) -> tuple[Request, Problem, Ready, Me
         request = request._replace(params=params)
         measured = after(measured, choice.method, problem, ready, key)
         verdict = decide(asked, measured, limits.LIMITS)
+    if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
+        problem = _composed(request, ready)
     if request.sampler.needs_trajectory and measured.rounding > limits.LIMITS.coarse:
         warn_of_coarse(ready.report["log_density"])
     return request, problem, ready, measured, Choice(verdict.method, because, verdict.seconds)
