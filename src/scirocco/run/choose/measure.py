@@ -23,7 +23,7 @@ from scirocco.run.choose import limits
 from scirocco.run.setup import Problem, Ready
 from scirocco.types import Key, Params
 
-_REPEATS, _LONG = 3, 1.0
+_REPEATS, _LONG = 3, 0.3
 """Calls of which the fastest counts, and the seconds from which one is enough."""
 
 
@@ -48,8 +48,6 @@ class Measured:
     """Those for which the set-up was made, the last one last."""
     roundness: float | None = None
     """See `scores.roundness`."""
-    has_mode: bool = True
-    """Whether the search for the mode ended where the log density is concave."""
     rounding: float = 0.0
     """Rounding error of the log density at the mode."""
     pass_seconds: float | None = None
@@ -118,11 +116,10 @@ def after(measured: Measured, method: str, problem: Problem, ready: Ready, key: 
         measured,
         methods=(*measured.methods, method),
         roundness=report.get("roundness"),
-        has_mode=report.get("is_mode", True),
         rounding=abs(report.get("log_density", 0.0)) * eps,
     )
     timed = measured.roundness is not None and measured.in_memory and not measured.on_mesh
-    timed = timed and measured.dimension <= limits.LIMITS.trajectory_parameters
+    timed = timed and not measured.is_random and measured.dimension <= limits.LIMITS.trajectory_parameters
     return _timed(measured, problem, position, key) if timed else measured
 
 
