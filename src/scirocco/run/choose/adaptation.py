@@ -34,8 +34,9 @@ from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Key, Params
 
 _SEARCH, _BLOCK = 4, 10
-_WINDOWS = (50, 100, 200)
-_LAST = 60
+"""Steps between two changes of the step size: while its scale is searched for, and in a window."""
+_WINDOWS, _LAST = (50, 100, 200), 60
+"""Steps of the windows after which L changes (the last is repeated until chains agree), and of the one after them."""
 _OTHER_SEED = 0x9E3779B9
 """The chains of the adaptation have other randomness than those of the run."""
 _LOOKED_AT = 64

@@ -144,6 +144,20 @@ class Limits:
     """Random rows that are read from a disk for the noise. A choice."""
 
     # scores (roundness, certificate)
+    shifted: float = 0.5
+    """Standard deviations between the mode and the Gaussian that fits the scores, above which they are
+    computed around that Gaussian. The mode of a regression with p columns, n rows and unknown noise is
+    p/√(2n) from it, by arithmetic."""
+    too_slack: float = 0.25
+    """Precision over that of the curvature at the mode below which the mode says nothing about the
+    posterior: twice the width. A choice."""
+    too_stiff: float = 4.0
+    """The same above which it says nothing: half the width. A choice."""
+    kinked: float = 100.0
+    """Information over curvature above which the curvature is not trusted: |x| has curvature only at its
+    kink. Nor does a model that its rows contradict (far more spread than it says) have as much curvature:
+    there the scores show that the posterior has the shape which the curvature says. A choice between 1 and
+    infinity."""
     scores: int = 64
     """Scores at draws of the Gaussian from which `roundness` is computed, and scores computed at a time. A
     choice."""

@@ -37,10 +37,7 @@ from scirocco.samplers.preconditioned import rows_times, times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _POWER_STEPS = 15
-_KINKED = 100.0
-"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink. Nor
-does a model that its rows contradict (far more spread than it says) have as much curvature: there the scores show that
-the posterior has the shape which the curvature says."""
+"""Of the power iteration for the largest curvature, which is then some per cent too small."""
 
 
 def measure(
@@ -64,7 +61,7 @@ def measure(
             factor, largest = shape.factor, shape.largest
     found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
     scales = found(factor, largest)
-    kinked = _strongest(scales) > _KINKED * scales.largest_curvature
+    kinked = _strongest(scales) > limits.LIMITS.kinked * scales.largest_curvature
     if kinked and scales.factor is not None:
         kinked = scores.roundness(model, table, position, scales.factor, key) >= limits.LIMITS.no_shape
     if kinked:

@@ -20,11 +20,8 @@ from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree
 
-_SHIFTED, _MOVES = 0.5, 2
-"""Standard deviations between the mode and the Gaussian that fits the scores, above which they are computed around that
-Gaussian, and how often. The mode of a regression with p columns, n rows and unknown noise is p/√(2n) from it."""
-_NARROW, _WIDE = 0.25, 4.0
-"""Precision over that of the curvature at the mode outside which the mode says nothing about the posterior's width."""
+_MOVES = 2
+"""How often `roundness` moves to the centre of the Gaussian that fits the scores."""
 
 
 def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
@@ -66,9 +63,9 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
         if line is None:
             return math.inf
         slope, shift, left = line[0], line[1], max(0.0, line[2] - of_sample)
-        if not (_NARROW < np.min(slope) and np.max(slope) < _WIDE):
+        if not (limits.LIMITS.too_slack < np.min(slope) and np.max(slope) < limits.LIMITS.too_stiff):
             return max(left, 1.0)
-        if np.max(np.abs(shift)) < _SHIFTED:
+        if np.max(np.abs(shift)) < limits.LIMITS.shifted:
             return left
         centre = centre + shift / slope
     return max(left, 1.0)

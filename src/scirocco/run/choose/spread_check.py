@@ -32,6 +32,7 @@ from scirocco.samplers.base import Excess, largest
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _GROUPS = 16
+"""Groups of draws, from whose means the standard error of a spread is estimated."""
 _EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
 """Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
 
