@@ -58,7 +58,10 @@ def test_off_a_terminal_there_is_a_line_a_minute(monkeypatch, capsys):
         "sampling: step 90 of 1,000 after 3 min, about 30 min left",
     ]
     bar.expect(1_000, 7.0)
-    bar.update(110, "sampling", 0.5, None)
+    for step in range(110, 113):  # 60 s
+        bar.update(step, "sampling", 0.5, None)
+    assert "predicted" not in capsys.readouterr().err
+    bar.update(113, "sampling", 0.5, None)
     assert "much longer than the 7 s that were predicted" in capsys.readouterr().err
     quiet = progress.Bar(1_000, False)
     for step in range(10, 110, 10):

@@ -116,6 +116,7 @@ class Bar:
         self._enabled, self._seconds, self._began = enabled, seconds, time.perf_counter()
         self._total, self._first, self._spoke = total, (0, 0.0), self._began
         self._predicted: float | None = None
+        self._ready = self._began
         if not enabled:
             return
         if in_notebook():
@@ -159,15 +160,15 @@ class Bar:
             )
 
     def expect(self, total: int, seconds: float | None = None) -> None:
-        """Correct the number of steps of the run; `seconds`: what it is predicted to take in all."""
-        self._total, self._predicted = total, seconds
+        """Correct the number of steps of the run; `seconds`: what they are predicted to take from now on, or less."""
+        self._total, self._predicted, self._ready = total, seconds, time.perf_counter()
         if self._progress is not None and self._seconds is None:
             self._progress.update(self._task, total=total)
 
     def _say_in_between(self, step: int, phase: str) -> None:
         """That a run takes much longer than predicted; without a bar, a line a minute about steps and time."""
         now = time.perf_counter()
-        if self._predicted is not None and now - self._began > max(_EVERY_MINUTE, _MUCH * self._predicted):
+        if self._predicted is not None and now - self._ready > max(_EVERY_MINUTE, _MUCH * self._predicted):
             self.say(
                 f"this run takes much longer than the {in_units(self._predicted)} that were predicted: Ctrl-C ends it "
                 "and keeps its draws, `max_seconds` limits it"

@@ -25,14 +25,14 @@ class Limits:
     hours on two cores."""
     patience: float = 30.0
     """Predicted seconds above which trajectories give way to batches if the posterior is round. The mixture
-    of three normals with 200,000 rows takes 97-113 CPU s for 20 draws by trajectories, and 17 s by
-    batches."""
+    of three normals with 200,000 rows takes 97-113 CPU s for 20 draws by trajectories, 7 to
+    17 s by batches."""
     least_pass: float = 1e-3
     """Seconds of a pass below which trajectories stay: less is the time of the call, not of the gradient,
     on which the choice is not to depend. Calls of compiled programs take 20 to 200 μs."""
     gain: float = 2.0
     """How many times faster batches must be than trajectories, by the prediction, to replace them. For the
-    mixture of three normals the prediction for trajectories was 100 s, and 56 s of two cores were
+    mixture of three normals the prediction for trajectories was 60 s, and 56 s of two cores were
     measured."""
     long_wait: float = 300.0
     """Predicted seconds up to which trajectories are used for a posterior far from Gaussian with more than
@@ -108,14 +108,14 @@ class Limits:
     # the shape of the posterior: costs of measuring it
     curvature_work: float = 2e11
     """Rows × parameters² for which the curvature is computed from all rows; beyond it, from so many random
-    ones. About 20 s of two cores, by the speed of their matrix products."""
+    ones. A choice: some ten seconds of two cores."""
     diagonal_work: float = 5e9
     """The same for rows × parameters of a diagonal, which is no product of large matrices."""
     product_work: float = 4e10
     """The same for rows × parameters × vectors of products with the curvature."""
     costly_rows: int = 16_384
     """Rows that are read for a curvature if each costs as much as many: it is then known to about 1 %, by
-    the law of large numbers."""
+    the distribution of large numbers."""
     exact_prior: int = 10_000
     """Parameters up to which the diagonal of the prior's curvature is computed entry by entry. A choice."""
     double_precision: int = 50_000
