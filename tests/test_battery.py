@@ -40,6 +40,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Referenced
 from scirocco.run import loop, session, setup, snapshot
 from scirocco.run.blocks import InTurn
+from scirocco.run.choose import set_up
 from scirocco.run.loop import step_key
 from scirocco.run.schemes import OneMove
 from scirocco.samplers import Events, Needs, Proposer, Sampler, Trajectory
@@ -291,7 +292,7 @@ def problem_of(sampler, estimator):
         model, params, data = MODEL, helpers.make_params(), helpers.make_data()
         methods = SAMPLERS[sampler], ESTIMATORS[estimator]
     problem = setup.compose(model, data, *methods, SEED)
-    return setup.prepare(problem, params, num_steps=NUM_STEPS, num_chains=1, key=KEY)
+    return set_up.prepare(problem, params, num_steps=NUM_STEPS, num_chains=1, key=KEY)
 
 
 def check_pair(sampler, estimator):
@@ -531,7 +532,7 @@ def test_no_number_is_used_twice(sampler):
     """The noise of `sc.sample`, over steps and chains: keys are made by arithmetic there, which JAX cannot follow."""
     kernel = sc.Kernel(MODEL, helpers.make_data(), SAMPLERS[sampler], ESTIMATORS["Minibatch-blocks"])
     key = jax.random.key(SEED)
-    problem, ready = setup.prepare(kernel.problem, helpers.make_params(), num_steps=1, num_chains=4, key=key)
+    problem, ready = set_up.prepare(kernel.problem, helpers.make_params(), num_steps=1, num_chains=4, key=key)
 
     @jax.jit
     @jax.vmap

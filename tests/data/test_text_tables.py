@@ -68,7 +68,7 @@ def test_a_line_that_never_ends_is_not_read_to_its_end(written, monkeypatch):
     monkeypatch.setattr(text, "_MOST_CHARACTERS", 1000)
     path = written("a,b\n1," + "x" * 5000 + "\n")
     for reader in every_reader(path):
-        with pytest.raises(InvalidValueError, match="line 2 of .* has more than 1,000 characters"):
+        with pytest.raises(InvalidValueError, match=r"line 2 of .* has more than 1,000 characters"):
             reader()
     with pytest.raises(InvalidValueError, match="broken quote in the record that begins in line 2"):
         read_table(written('a,b\n1,"' + "x\n" * 5000))

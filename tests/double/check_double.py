@@ -22,6 +22,7 @@ import helpers
 import scirocco as sc
 from law import kernel_laws
 from scirocco.run import loop, setup
+from scirocco.run.choose import set_up
 from simplex import counting
 
 SEED = int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
@@ -63,7 +64,7 @@ def check_programs():
 def single_precision(sampler, estimator):
     """The operations of a chain's program that make float32 numbers, and what it hands out other than in double."""
     problem = setup.compose(helpers.MODEL, DATA, sampler, estimator, 0)
-    problem, ready = setup.prepare(problem, PARAMS, num_steps=5, num_chains=1, key=jax.random.key(0))
+    problem, ready = set_up.prepare(problem, PARAMS, num_steps=5, num_chains=1, key=jax.random.key(0))
 
     def program(parts, begin, key, chain, num_steps, thin):
         state, _ = loop.start_chain(helpers.MODEL, parts, begin, key, chain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import defaults
+from scirocco.run.choose import limits, methods
 
 pytestmark = pytest.mark.law
 
@@ -117,8 +118,8 @@ def test_rare_rows_that_cause_most_of_the_noise():
 @pytest.mark.rotates(3, "defaults")
 def test_many_parameters_with_strong_directions(monkeypatch):
     """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
-    monkeypatch.setattr(defaults, "DENSE_LIMIT", 400)
-    monkeypatch.setattr(defaults, "_TRAJECTORY_PARAMETERS", 400)
+    monkeypatch.setattr(methods, "DENSE_LIMIT", 400)
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, trajectory_parameters=400))
     rng = np.random.default_rng([SEED, 4])
     size = 500
     own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))
@@ -146,7 +147,7 @@ def test_many_parameters_with_strong_directions(monkeypatch):
 def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
     """Batches of nearly all rows are noisy, too; where all rows are less work they are used, and a run is resumed."""
     if all_rows:
-        monkeypatch.setattr(defaults, "_LARGEST_BATCH", 8)
+        monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, largest_batch=8))
     rng = np.random.default_rng([SEED, 6])
     num_rows, size = 2_500, 100
     x = rng.normal(size=(num_rows, size)) + 0.7 * rng.normal(size=(num_rows, 1))
@@ -167,7 +168,7 @@ def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
 @pytest.mark.rotates(3, "defaults")
 def test_many_parameters_far_from_gaussian(monkeypatch):
     """The signs of sixty parameters are not known: no mode stands for all of it, and the run says so."""
-    monkeypatch.setattr(defaults, "_TRAJECTORY_PARAMETERS", 50)
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, trajectory_parameters=50))
     rng = np.random.default_rng([SEED, 7])
     rows = rng.normal(0.03, 1.0, size=(200, 60)).astype(np.float32)
     model = sc.Model(lambda p, x: -0.5 * jnp.sum((x - p**2) ** 2), lambda p: -0.5 * jnp.sum(p**2))
@@ -182,7 +183,7 @@ def test_fewer_draws_of_very_many_parameters():
     model = sc.Model(lambda p, x: -0.5 * jnp.sum((x - p) ** 2))
     sizes = {10: 1_000, 10**5: 500, 10**6: 50, 10**8: 50}
     found = {
-        size: defaults.default_lengths(model, None, None, None, np.broadcast_to(np.float32(0), size))[0]
+        size: methods.default_lengths(model, None, None, None, np.broadcast_to(np.float32(0), size))[0]
         for size in sizes
     }
     assert found == sizes

@@ -16,6 +16,7 @@ import scirocco as sc
 from law import laws
 from scirocco.errors import InvalidValueError, SciroccoWarning
 from scirocco.run import request, session, setup
+from scirocco.run.choose import set_up
 
 pytestmark = pytest.mark.law
 
@@ -179,7 +180,7 @@ def test_one_mode_is_not_called_two():
     )
     problem = setup.compose(model, {"x": x, "y": y}, sc.SGLD(1.0), sc.Full(), 0)
     mode = jnp.zeros(2)
-    position, found = setup._several_modes(model, problem.table, mode, mode, jax.random.key(0))
+    position, found = set_up._several_modes(model, problem.table, mode, mode, jax.random.key(0))
     assert found == {} and position is mode
 
 

@@ -14,9 +14,9 @@ import pytest
 import helpers
 import scirocco as sc
 import sharding
-from scirocco.run.family import CHAINS
 from scirocco.run.listing import list_runs
 from scirocco.run.on_cluster import Chain, Shared, draw
+from scirocco.run.run_group import CHAINS
 from scirocco.store import JoinedArray, holds_run, open_stored
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]

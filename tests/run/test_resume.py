@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -25,9 +26,10 @@ from scirocco.errors import (
     SciroccoWarning,
     StoreError,
 )
-from scirocco.run import defaults, session, sinks
+from scirocco.run import session, sinks
+from scirocco.run.choose import limits
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.run.encoding import decode, encode
-from scirocco.run.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 from scirocco.store import Store
 
@@ -119,7 +121,7 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator,
 @pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
 def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, monkeypatch):
     """Batch size and thinning are chosen in the set-up, after the data have been put in order."""
-    monkeypatch.setattr(defaults, "affords_trajectories", lambda *_: False)
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
     data = helpers.make_data(num_rows=3_000)
     if streamed:
         sc.data.write(tmp_path / "rows", data)

@@ -15,7 +15,8 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, defaults, keeping, session
+from scirocco.run import chains, keeping, session
+from scirocco.run.choose import limits
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -186,7 +187,7 @@ def test_defaults_choose_everything():
 
 def test_defaults_without_blackjax(monkeypatch):
     """Model, data, start: coordinates, step size, gradients and burn-in follow from them, and are told."""
-    monkeypatch.setattr(defaults, "affords_trajectories", lambda *_: False)
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
     run = sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=50, progress=False)
     assert run.configuration["sampler"]["name"] == "Preconditioned"
     assert run.configuration["sampler"]["inner"]["name"] == "BAOAB"
@@ -204,7 +205,7 @@ def test_defaults_without_blackjax(monkeypatch):
 
 def test_defaults_of_many_rows(monkeypatch):
     """Too many rows for a pass at every step: control variates."""
-    monkeypatch.setattr(defaults, "affords_trajectories", lambda *_: False)
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
     data, known = helpers.make_data(num_rows=3_000), helpers.MODEL
     model = sc.Model(
         lambda params, row: known.log_likelihood(params, row), known.log_prior

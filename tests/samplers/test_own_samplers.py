@@ -14,6 +14,7 @@ from own_samplers import MALA, Place, ScaledSGLD, Watching, WatchingNoise
 from scirocco.errors import InvalidTypeError
 from scirocco.run import encoding, setup
 from scirocco.run import loop as _loop
+from scirocco.run.choose import set_up
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 STEP = 1e-3
@@ -111,7 +112,7 @@ def values_at(estimator, sampler, num_draws, params=None):
     """The parts of a problem, and estimates at one point from independent batches: (gradients, values, variances)."""
     problem = setup.compose(helpers.MODEL, helpers.make_data(), sampler, estimator, 0)
     params = helpers.make_params() if params is None else params
-    parts, prepared = setup.prepare_estimator(problem, params, num_chains=1, key=jax.random.key(1))
+    parts, prepared = set_up.prepare_estimator(problem, params, num_chains=1, key=jax.random.key(1))
     at = jax.tree.map(lambda p: jnp.asarray(p) + 0.02, prepared.position)
 
     def one(number):

@@ -194,7 +194,7 @@ def test_the_metric_is_measured_before_the_run(metric):
 
 def test_what_is_given_is_not_measured(monkeypatch):
     """With a factor and a step size there is nothing to find out."""
-    monkeypatch.setattr("scirocco.run.pilot.measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
     given = sc.Preconditioned(sc.SGLD(0.1), factor=factor_of(0))
     assert not given.is_open
     sampler, _, _ = chosen_by(given)
@@ -214,7 +214,7 @@ def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
     stop = [lambda report: report.stop() if report.step >= 9 else None]
     part = helpers.draw(sampler, store=tmp_path / "run", callbacks=stop, **options)
     assert part.status == "stopped" and 0 < part.num_draws < 14
-    monkeypatch.setattr("scirocco.run.pilot.measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
     done = sc.resume(tmp_path / "run", helpers.MODEL, helpers.make_data(), progress=False)
     for run in (done, sc.load(tmp_path / "run")):
         for name in ("draws", "gradients", "stats"):

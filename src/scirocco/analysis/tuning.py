@@ -20,10 +20,10 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
 from scirocco.estimators.base import Prepared
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments, family, setup
-from scirocco.run.defaults import default_estimator
-from scirocco.run.loop import Start
-from scirocco.run.tuning import (
+from scirocco.run import arguments, run_group, setup
+from scirocco.run.choose import set_up
+from scirocco.run.choose.methods import default_estimator
+from scirocco.run.choose.tuning import (
     METHODS,
     METRICS,
     NUM_STEPS,
@@ -34,6 +34,7 @@ from scirocco.run.tuning import (
     check_over,
     tune_prepared,
 )
+from scirocco.run.loop import Start
 from scirocco.samplers import SGLD, Sampler
 from scirocco.samplers.base import is_open
 from scirocco.samplers.preconditioned import core_of
@@ -140,7 +141,7 @@ def tune(
         )
     key = jax.random.key(seed)
     problem = setup.compose(model, source, sampler, estimator, seed)
-    parts, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
+    parts, prepared = set_up.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
     arenas = [Arena(model, parts, problem.table, start, {})]
     if sizes is not None:
@@ -173,7 +174,7 @@ def _arena(
     """The same problem with batches of another size."""
     problem = setup.compose(model, source, sampler, estimator, seed)
     if not isinstance(estimator, _WITHOUT_ROWS):
-        _, prepared = setup.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
+        _, prepared = set_up.prepare_estimator(problem, params, num_chains=WIDTH, key=key)
     start = Start(prepared.position, prepared.memory, None)
     return Arena(model, problem.parts, problem.table, start, {"batch_size": estimator.batch_size})
 
@@ -221,7 +222,7 @@ def _tune_on(
             "tried in parallel in one program: omit `client`."
         )
     on_host = _tree.on_host(params)
-    with connected(client, "sc.analysis.tune") as link, family.folder_for(None) as folder:
+    with connected(client, "sc.analysis.tune") as link, run_group.folder_for(None) as folder:
         rows = for_workers([source], folder)[0]
         parts = _cut(list(over[name]), len(link.nthreads()))
         jobs = [dict(over) | {name: part} for part in parts]
@@ -230,7 +231,7 @@ def _tune_on(
                 job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)
             ]
         names = [f"the race of {name}={part}" for part in parts]
-        double = family.double_precision()
+        double = run_group.double_precision()
         task = partial(_race, model=model, rows=rows, params=on_host, shared=shared, double=double)
         return _best_of(run_tasks(task, jobs, client=link, names=names))
 
@@ -246,7 +247,7 @@ def _race(
     double: bool,
 ) -> Tuning:
     """Tune over one part on a worker; between rounds it checks whether it was cancelled."""
-    family.check_precision(double)
+    run_group.check_precision(double)
     steps = round(shared["num_steps"] * over.pop(_LONGER, 1.0))
     return tune(model, opened(rows), params, over=over, **shared | {"num_steps": steps})
 

@@ -18,11 +18,12 @@ from scirocco.data import fingerprints
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import Run, family, records
-from scirocco.run.defaults import BURNIN, drive_of
-from scirocco.run.family import SHARDS
+from scirocco.run import Run, records, run_group
+from scirocco.run.choose import limits
+from scirocco.run.choose.measure import drive_of
 from scirocco.run.loading import in_memory
 from scirocco.run.progress import SharedBar
+from scirocco.run.run_group import SHARDS
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Params
 
@@ -112,7 +113,7 @@ def subposteriors(
     if params is None:
         raise InvalidValueError("`params` is required: the starting point of the chains of every shard.")
     seed = _checks.positive_int(seed, "seed", minimum=0)
-    family.check_switches(store, resume, overwrite)
+    run_group.check_switches(store, resume, overwrite)
     options: dict[str, Any] = {
         "sampler": sampler,
         "estimator": estimator,
@@ -129,12 +130,12 @@ def subposteriors(
     )
     dealt = fingerprints.like(was, partial(deal, data, num_shards, seed, shuffle))
     shared = fractionate(model, len(dealt.sources))
-    settings = Settings(shared, _tree.on_host(params), options, family.double_precision())
+    settings = Settings(shared, _tree.on_host(params), options, run_group.double_precision())
     page = _page(model, dealt, options, seed, shuffle)
     with connected(client, "sc.combine.subposteriors") as link, contextlib.ExitStack() as stack:
         folder = None
         if store is not None or link is not None:
-            folder = stack.enter_context(family.folder_for(store))
+            folder = stack.enter_context(run_group.folder_for(store))
             SHARDS.begin(folder, page, resume=resume, overwrite=overwrite)
         runs = _run(settings, dealt, seed, folder, link, progress, keep=store is not None)
     return Subposteriors(runs, model, dealt.num_rows, None if store is None else folder)
@@ -148,7 +149,7 @@ def _burnin(
         return _checks.positive_int(given, "num_burnin", minimum=0)
     if resumed is not None and SHARDS.is_at(resumed):
         return int(SHARDS.read(os.fspath(resumed))["asked"]["num_burnin"])
-    return BURNIN if sampler is None and drive_of(model) == "gradient" else 0
+    return limits.LIMITS.burnin if sampler is None and drive_of(model) == "gradient" else 0
 
 
 def _run(
@@ -156,7 +157,7 @@ def _run(
 ) -> list[Run]:
     if link is None or folder is None:
         return _run_shards(settings, dealt.sources, seed, folder, None, progress, keep)
-    with family.place_for_rows(folder) as place:
+    with run_group.place_for_rows(folder) as place:
         return _run_shards(settings, for_workers(dealt.sources, place), seed, folder, link, progress, keep)
 
 

@@ -14,10 +14,10 @@ from scirocco.cluster.rows import RowsOf
 from scirocco.data import Source, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, StoreError
 from scirocco.model import CountModel, Model, Posterior
-from scirocco.run import Run, family, sample
+from scirocco.run import Run, run_group, sample
 from scirocco.run import load as load_run
-from scirocco.run.family import SHARDS
 from scirocco.run.loading import as_params
+from scirocco.run.run_group import SHARDS
 from scirocco.types import Array, Data, Params, PyTree, Rows
 
 
@@ -173,8 +173,8 @@ def draw(shard: Shard, tell: Callable[[int], None], *, settings: Settings) -> Ru
     """
     if shard.folder is not None:
         SHARDS.check_place(shard.folder, settings.double)
-        family.wait_for_writer(shard.folder, tell)
-    run = family.driven(
+        run_group.wait_for_writer(shard.folder, tell)
+    run = run_group.driven(
         lambda callback: sample(
             settings.model,
             opened(shard.rows),

@@ -29,9 +29,9 @@ from scirocco.jobs import zoo
 from scirocco.model import Posterior
 from scirocco.models._core.registry import MODELS
 from scirocco.run import Run, resume, sample
-from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.loading import COLUMNS
 from scirocco.run.records import Record
+from scirocco.run.run_group import CHAINS, SHARDS
 from scirocco.store import files, open_stored
 from scirocco.types import Data, Params
 

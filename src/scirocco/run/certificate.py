@@ -30,9 +30,8 @@ from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.run import setup
-from scirocco.run.defaults import HAS_NO_SHAPE
-from scirocco.run.metric import DOUBLE
-from scirocco.run.scores import flat_positions, scores_at
+from scirocco.run.choose import limits
+from scirocco.run.choose.scores import flat_positions, scores_at
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
@@ -44,6 +43,12 @@ _R_HAT, _R_HAT_OF_SHORT, _SHORT, _FEWEST = 1.02, 1.1, 500, 50
 """Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is uncertain, of fewer yet useless."""
 _FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005
 """Effective draws per chain, and per draw, below which a run mixes badly; tolerated share of diverging trajectories."""
+_APART, _PULLED, _LOOKED_AT = 1.5, 3.0, 16
+"""R-hat above which chains may stand still; the mean of a score at so many draws of a chain, over its standard
+deviation, above which the chain does: of independent draws this is Student's t / 4, above 3 once in 10⁸ parameters."""
+_LONG_ENOUGH, _FEW_COLUMNS, _HARDLY_ANY = 1_000, 100, 5
+"""Draws per chain from which a run with a named sampler is examined, parameters that are, and effective draws per
+chain below which there is a warning: with five the standard error of a mean is half a standard deviation."""
 MEAN_GOAL, SD_GOAL = 0.1, 0.1
 """What counts as right: means within so many standard deviations, standard deviations within that share."""
 
@@ -151,7 +156,7 @@ def certify(run: Any) -> Certificate:
 def certificate_of(run: Any, table: Table | None = None) -> Certificate:
     """`certify`, from rows that are arranged already."""
     measures: dict[str, Any] = {}
-    troubles = _of_chains(run, measures)
+    troubles = _of_chains(run, measures, table)
     unknown = _why_not(run, troubles)
     if unknown:
         return Certificate(None, None, tuple(troubles), unknown, measures)
@@ -199,7 +204,7 @@ def _limits(*errors: tuple[np.ndarray, np.ndarray]) -> list[float]:
     return [float(np.max(np.abs(value) + 2 * error)) for value, error in errors]
 
 
-def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
+def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -> list[str]:
     """Troubles that the draws alone show."""
     columns = Columns(run.named_draws()).spread(_MOST_COLUMNS)
     values, troubles = columns.values, list[str]()
@@ -216,15 +221,18 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
         agreement = np.nan_to_num(rhat(values, group_size=run.group_size), nan=1.0)
         place = int(np.argmax(agreement))
         measures["r_hat"] = float(agreement[place])
+        if agreement[place] > _APART and (still := _standing_still(run, table)):
+            troubles.append(f"{still} (R-hat of {columns.names[place]} {in_digits(agreement[place])})")
+            return troubles
         if agreement[place] > _largest_r_hat(values.shape[1]):
             troubles.append(
-                f"chains disagree about {columns.names[place]} (R-hat {agreement[place]:.2f}): they are in different "
-                "modes, or mix slowly"
+                f"chains disagree about {columns.names[place]} (R-hat {in_digits(agreement[place])}): they are in "
+                "different modes, or mix slowly"
             )
     chains, draws = values.shape[:2]
     if (
         troubles
-        and run.preparation.get("roundness", 0.0) > HAS_NO_SHAPE
+        and run.preparation.get("roundness", 0.0) > limits.LIMITS.no_shape
         and run.configuration["dimension"] > _MOST_COLUMNS
     ):
         troubles.append(
@@ -249,6 +257,62 @@ def _of_chains(run: Any, measures: dict[str, Any]) -> list[str]:
                 "normal); otherwise shorter steps, sampler=sc.NUTS(target_acceptance=0.99)"
             )
     return troubles
+
+
+def _standing_still(run: Any, table: Table | None) -> str:
+    """Which chain stands still, and what to do; "" if none does.
+
+    In a chain that samples the posterior the mean score is 0. Where a chain does not move the score hardly changes: its
+    mean over draws far apart is many times its standard deviation. Chains in different modes do not show this.
+    """
+    if _why_not(run, []):
+        return ""
+    origin, some = run.origin, np.linspace(0, run.num_draws - 1, _LOOKED_AT).round().astype(int)
+    positions = flat_positions(origin.model, jax.tree.map(lambda leaf: np.asarray(leaf)[:, some], run.draws))
+    flat = positions.reshape(-1, positions.shape[-1])
+    table = _table_of(run) if table is None else table
+    centre = _unraveled(origin.model, run.draws, flat[0])
+    scores = scores_at(origin.model.finer, table, centre, flat, key_of(0)).reshape(positions.shape)
+    pull = np.abs(scores.mean(axis=1)) / np.maximum(scores.std(axis=1), 1e-300)
+    chain, worst = np.unravel_index(int(np.argmax(np.nan_to_num(pull))), pull.shape)
+    if not pull[chain, worst] > _PULLED:
+        return ""
+    columns = Columns(run.named_draws())
+    named = f" {columns.names[worst]}" if len(columns.names) == flat.shape[1] else ""
+    moved = np.ptp(positions[chain, :, worst])
+    rate = run.stats.get("acceptance_rate")
+    accepted = (
+        "" if rate is None else f", {float(np.mean(np.asarray(rate)[chain])):.0%} of its moves accepted"
+    )
+    where = " on the real line" if origin.model.transforms is not None else ""
+    return (
+        f"chain {chain} hardly moves, far from the posterior: the gradient pulls{named} the same way at all its draws, "
+        f"which are within {moved:.1g} of each other{where}{accepted}. More draws do not help: start closer to the "
+        "posterior (`params`), or measure data and parameters in units in which they are about 1"
+    )
+
+
+def hardly_any(run: Any) -> str:
+    """What is wrong with the draws of a sampler that the user named, if they are too few to say anything; else ""."""
+    if run.num_draws < _LONG_ENOUGH or run.draws is None:
+        return ""
+    columns = Columns(run.named_draws()).spread(_FEW_COLUMNS)
+    sizes = np.nan_to_num(ess(columns.values, group_size=run.group_size), nan=np.inf)
+    worst, several = int(np.argmin(sizes)), columns.values.shape[0] > 1
+    agreement = float(rhat(columns.values, group_size=run.group_size)[worst]) if several else math.nan
+    if sizes[worst] >= _HARDLY_ANY * run.num_chains or (several and not agreement > _R_HAT_OF_SHORT):
+        return ""
+    apart = f", R-hat {in_digits(agreement)}" if several else ""
+    return (
+        f"the draws say hardly anything about {columns.names[worst]}: {sizes[worst]:.0f} effective draws of "
+        f"{run.num_chains * run.num_draws:,}{apart}. print(sc.analysis.diagnose(run)) looks for the reason; without "
+        "`sampler`, one that suits the posterior is chosen."
+    )
+
+
+def in_digits(rhat: float) -> str:
+    """An R-hat, with the digits that mean something."""
+    return f"{rhat:.2f}" if rhat < 100 else "above 100"
 
 
 def _largest_r_hat(draws: int) -> float:
@@ -280,20 +344,24 @@ def _why_not(run: Any, troubles: list[str]) -> str:
     return ""
 
 
+def _table_of(run: Any) -> Table:
+    origin = run.origin
+    return setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0).table
+
+
 def _of_scores(
     run: Any, measures: dict[str, Any], table: Table | None = None
 ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """Relative errors of means and of standard deviations, each with its standard error, per parameter."""
     origin = run.origin
-    if table is None:
-        table = setup.compose(origin.model, origin.source, origin.sampler, origin.estimator, 0).table
+    table = _table_of(run) if table is None else table
     dimension = run.configuration["dimension"]
     positions = flat_positions(origin.model, run.draws, np.float64 if dimension <= _MOST_COLUMNS else None)
     everything = positions.reshape(-1, dimension)
     mean, spread = _moments(everything)
     most = int(np.clip(_SCORED_NUMBERS / dimension, _LEAST_DRAWS, _MOST_DRAWS))
     count = min(len(everything), int(np.clip(4 * dimension, _LEAST_DRAWS, most)))
-    kind = np.float64 if dimension <= DOUBLE else np.float32
+    kind = np.float64 if dimension <= limits.LIMITS.double_precision else np.float32
     some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):

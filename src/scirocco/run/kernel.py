@@ -12,6 +12,7 @@ from scirocco import _programs
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import loop, setup
+from scirocco.run.choose import set_up
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.streaming import StreamedParts, start_streamed, step_streamed
 from scirocco.samplers import Sampler
@@ -48,7 +49,7 @@ class Kernel:
 
     def init(self, key: Key, params: Params) -> KernelState:
         """Return the state before the first step."""
-        self.problem, ready = setup.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
+        self.problem, ready = set_up.prepare(self.problem, params, num_steps=1, num_chains=1, key=key)
         self.preparation = ready.report
         parts, table = self.problem.parts, self.problem.table
         if table.streamed:

@@ -20,7 +20,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full, find_mode
 from scirocco.estimators.newton import FAR
 from scirocco.model import Model
-from scirocco.run import metric, setup
+from scirocco.run import setup
+from scirocco.run.choose import metric, set_up
 from scirocco.samplers import SGLD
 from scirocco.types import Array, Data, Key, Params, Rows
 
@@ -143,7 +144,7 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
     key = jax.random.key(seed)
     problem = setup.compose(model, data, SGLD(1.0), Full(), seed)
     table = problem.table
-    _, prepared = setup.prepare_estimator(problem, params, num_chains=1, key=key)
+    _, prepared = set_up.prepare_estimator(problem, params, num_chains=1, key=key)
     found = find_mode(model, table, prepared.position, key, quiet=True)
     distance = found.report["distance_to_mode_in_sd"]
     if not distance <= FAR:

@@ -13,10 +13,10 @@ from scirocco.diagnostics import ess
 from scirocco.diagnostics.columns import Columns
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.run import records
-from scirocco.run.family import CHAINS, SHARDS, Family, name_of
 from scirocco.run.loading import load
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Run
+from scirocco.run.run_group import CHAINS, SHARDS, Family, name_of
 from scirocco.store import holds_run, open_stored
 
 NOT_BEGUN = "not started"

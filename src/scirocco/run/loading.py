@@ -16,9 +16,9 @@ from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, records, snapshot
 from scirocco.run.certificate import Certificate
-from scirocco.run.family import CHAINS, SHARDS
 from scirocco.run.records import Progress, Record
 from scirocco.run.result import Run
+from scirocco.run.run_group import CHAINS, SHARDS
 from scirocco.run.sinks import GROUPS, Kept, store_groups
 from scirocco.store import JoinedArray, Store, Stored, holds_run, open_stored
 from scirocco.types import Params, PyTree

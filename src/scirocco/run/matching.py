@@ -16,7 +16,8 @@ from scirocco.data import Devices, fingerprints
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import defaults, encoding, records, setup
+from scirocco.run import encoding, records, setup
+from scirocco.run.choose import methods
 from scirocco.run.keeping import Keeping
 from scirocco.run.loop import Start
 from scirocco.run.records import Progress, Record
@@ -78,7 +79,7 @@ def _checked(request: Request, record: Record, reached: Progress, path: str) -> 
 def _as_stored(record: Record, source: Any) -> Any:
     """A small folder as arrays, if the stored run read it whole: its fingerprint is then that of the arrays."""
     was = record.configuration["data"]
-    whole = source if fingerprints.like(was, source.fingerprint) == was else defaults.read_if_few(source)
+    whole = source if fingerprints.like(was, source.fingerprint) == was else methods.read_if_few(source)
     return whole if fingerprints.like(was, whole.fingerprint) == was else source
 
 

@@ -14,14 +14,15 @@ from scirocco.data import fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
-from scirocco.run import family, matching, records
-from scirocco.run.family import CHAINS
+from scirocco.run import matching, records, run_group
+from scirocco.run.choose.settle import prepared
 from scirocco.run.loading import draws_made, in_memory, load_begun, load_chains
 from scirocco.run.matching import Method
 from scirocco.run.progress import SharedBar
 from scirocco.run.records import Record
-from scirocco.run.request import Request, carry_out, prepared, stored_request
+from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Origin, Run
+from scirocco.run.run_group import CHAINS
 from scirocco.run.setup import Ready
 from scirocco.samplers.base import has_one_scale
 from scirocco.store import holds_run, open_stored
@@ -45,7 +46,7 @@ def sample_on(client: Any, request: Request) -> Run:
     if request.source.wild_scales and has_one_scale(request.sampler):
         _checks.warn(request.source.wild_scales)  # warnings on workers are not shown here
     plan = request.plan
-    with connected(client, _PURPOSE) as link, family.folder_for(request.store) as folder:
+    with connected(client, _PURPOSE) as link, run_group.folder_for(request.store) as folder:
         was: Any = fingerprints.NEWEST
         if CHAINS.is_at(folder) and request.resume:
             request, was = _as_begun(request, CHAINS.path(folder, 0)), CHAINS.read(folder).get("data")
@@ -71,9 +72,9 @@ def sample_on(client: Any, request: Request) -> Run:
             overwrite=False,
             progress=False,
         )
-        with family.place_for_rows(folder) as place:
+        with run_group.place_for_rows(folder) as place:
             rows = _rows(request.source, link, place)
-            shared = Shared(plain, family.double_precision())
+            shared = Shared(plain, run_group.double_precision())
             if len(there) < len(paths):
                 task = partial(set_up, shared=shared)
                 ready = run_tasks(task, [rows], client=link, names=["the set-up"])[0]
@@ -110,7 +111,7 @@ def _rows(source: RowSource, link: Any, place: str) -> Any:
 
 def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Ready:
     """The work before the first step, on a worker: find the mode, choose a step size."""
-    family.check_precision(shared.double)
+    run_group.check_precision(shared.double)
     _, _, ready = prepared(shared.request._replace(source=opened(rows)))
     return ready._replace(start=_tree.on_host(ready.start))
 
@@ -121,14 +122,14 @@ def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
     Dask calls it again when its worker died: the draws that the first attempt committed are not made twice.
     """
     CHAINS.check_place(chain.path, shared.double)
-    family.wait_for_writer(chain.path, tell)
+    run_group.wait_for_writer(chain.path, tell)
     request = shared.request._replace(
         source=opened(chain.rows),
         plan=shared.request.plan._replace(num_chains=1, first_chain=chain.number),
         store=chain.path,
         resume=True,
     )
-    family.driven(lambda callback: carry_out(request._replace(callbacks=(callback,))), tell)
+    run_group.driven(lambda callback: carry_out(request._replace(callbacks=(callback,))), tell)
     return chain.path
 
 
@@ -160,9 +161,9 @@ def resume_on(
     wanted = max(matching.check(place, num_samples, method).num_samples for place in paths)
     method = method._replace(params=_tree.on_host(method.params))
     request = stored_request(paths[0], model, cast(RowSource, None), wanted, method, progress=False)
-    shared = Shared(request, family.double_precision())
+    shared = Shared(request, run_group.double_precision())
     whole = Whole(path, len(paths), wanted, request.plan.num_steps, method.params, True, progress)
-    with connected(client, "sc.resume") as link, family.place_for_rows(path) as place:
+    with connected(client, "sc.resume") as link, run_group.place_for_rows(path) as place:
         return carried_out(partial(draw, shared=shared), _rows(source, link, place), link, whole)
 
 

@@ -14,7 +14,10 @@ from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidTypeError
 from scirocco.types import PyTree
 
-_EVERY_SECONDS = 0.2
+_EVERY_SECONDS, _EVERY_MINUTE = 0.2, 60.0
+"""Seconds between two states of a bar, and between two lines where there is none."""
+_MUCH = 10.0
+"""A run is said to take too long after so many times the predicted time."""
 
 
 @dataclass
@@ -111,6 +114,9 @@ class Bar:
     def __init__(self, total: int, enabled: bool, seconds: float | None = None):
         self._progress: Any = None
         self._enabled, self._seconds, self._began = enabled, seconds, time.perf_counter()
+        self._total, self._first, self._spoke = total, (0, 0.0), self._began
+        self._predicted: float | None = None
+        self._ready = self._began
         if not enabled:
             return
         if in_notebook():
@@ -145,6 +151,7 @@ class Bar:
 
     def update(self, step: int, phase: str, rate: float, score: Mapping[str, float] | None) -> None:
         """Show the progress of the run."""
+        self._say_in_between(step, phase)
         if self._progress is not None:
             shown = "  ".join(f"{name} {value:.5g}" for name, value in (score or {}).items())
             done = step if self._seconds is None else min(time.perf_counter() - self._began, self._seconds)
@@ -152,10 +159,32 @@ class Bar:
                 self._task, completed=done, description=phase, rate=_per_second(rate), score=shown
             )
 
-    def expect(self, total: int) -> None:
-        """Correct the number of steps of the run."""
+    def expect(self, total: int, seconds: float | None = None) -> None:
+        """Correct the number of steps of the run; `seconds`: what they are predicted to take from now on, or less."""
+        self._total, self._predicted, self._ready = total, seconds, time.perf_counter()
         if self._progress is not None and self._seconds is None:
             self._progress.update(self._task, total=total)
+
+    def _say_in_between(self, step: int, phase: str) -> None:
+        """That a run takes much longer than predicted; without a bar, a line a minute about steps and time."""
+        now = time.perf_counter()
+        if self._predicted is not None and now - self._ready > max(_EVERY_MINUTE, _MUCH * self._predicted):
+            self.say(
+                f"this run takes much longer than the {in_units(self._predicted)} that were predicted: Ctrl-C ends it "
+                "and keeps its draws, `max_seconds` limits it"
+            )
+            self._predicted = None
+        if not self._first[1]:
+            self._first = (step, now)
+        if not self._enabled or self._progress is not None or now - self._spoke < _EVERY_MINUTE:
+            return
+        self._spoke = now
+        made, seconds = step - self._first[0], now - self._first[1]
+        left = f", about {in_units(seconds / made * (self._total - step))} left" if made and seconds else ""
+        if self._seconds is not None:
+            left = f", {in_units(max(self._seconds - (now - self._began), 0.0))} left"
+        line = f"{phase}: step {step:,} of {self._total:,} after {in_units(now - self._began)}{left}"
+        print(line, file=sys.stderr, flush=True)
 
     def say(self, line: str) -> None:
         """Print a line above the bar; without a bar, the same line only once in a process."""
@@ -202,6 +231,14 @@ class SharedBar:
     def close(self) -> None:
         """Leave the last line on the screen."""
         self._bar.close()
+
+
+def in_units(seconds: float) -> str:
+    """Seconds, minutes or hours, with as many digits as a prediction has."""
+    if seconds < 100:
+        return f"{float(f'{seconds:.1g}'):.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
 
 
 def _per_second(rate: float) -> str:

@@ -16,14 +16,16 @@ from scirocco import _checks, _tree
 from scirocco.data import Devices, fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
-from scirocco.estimators import Estimator, Full
+from scirocco.estimators import Estimator
 from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import make_room
 from scirocco.model.checks import left_domain
-from scirocco.run import adaptation, alarm, defaults, encoding, family, matching, pilot, records, setup
-from scirocco.run.certificate import certificate_of
+from scirocco.run import encoding, matching, records, run_group, setup
+from scirocco.run.certificate import certificate_of, hardly_any
 from scirocco.run.chains import make_chains
+from scirocco.run.choose import limits, pilot, spread_check
+from scirocco.run.choose.settle import prepared
 from scirocco.run.keeping import DeviceChains
 from scirocco.run.loading import load
 from scirocco.run.progress import Bar, Callback, Clock
@@ -32,7 +34,8 @@ from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
 from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
-from scirocco.samplers import NUTS, Sampler
+from scirocco.run.time_limit import Stopwatch
+from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
 
@@ -60,6 +63,8 @@ class Request(NamedTuple):
     """Arguments that the user omitted: chosen here, or taken from the stored run."""
     ready: Ready | None = None
     """The results of a set-up in another process."""
+    max_seconds: float | None = None
+    """The run ends after so many seconds of steps, with the draws made by then."""
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -103,93 +108,13 @@ def stored_request(
     )
 
 
-def prepared(
-    request: Request, near_mode: bool = False, trajectories: bool = True
-) -> tuple[Request, Problem, Ready]:
-    """The set-up, unless it was made elsewhere; and the request with what was chosen for it.
-
-    `near_mode`: a search for the mode has ended at the parameters of the request. `trajectories`: they may be chosen.
-    """
-    plan, ready, left_out = request.plan, request.ready, request.left_out
-    parts = (request.sampler, request.estimator) if ready is None else (ready.sampler, ready.estimator)
-    problem = setup.compose(request.model, request.source, *parts, plan.seed, request.devices)
-    free = {"sampler", "estimator"} <= left_out
-    if ready is None:
-        problem, ready = setup.prepare(
-            problem,
-            request.params,
-            num_steps=plan.num_steps,
-            num_chains=plan.num_chains,
-            key=plan.key,
-            free=free and request.devices is None,
-            near_mode=near_mode,
-        )
-        roundness = ready.report.get("roundness", 0.0) if free else 0.0
-        if trajectories and roundness > defaults.FAR_FROM_GAUSSIAN and _affords_exact(request):
-            return prepared(request._replace(sampler=NUTS(), estimator=Full()))
-        if request.sampler.needs.trajectory and defaults.is_coarse(ready.report, ready.start.position):
-            if free and roundness <= defaults.FAR_FROM_GAUSSIAN:
-                return prepared(_without_trajectories(request), trajectories=False)
-            defaults.warn_of_coarse(ready.report)
-        if roundness > defaults.HAS_NO_SHAPE and defaults.is_large(request.params):
-            sampler, estimator = defaults.method_for_many(request.source.num_rows, request.params)
-            mode = request.model.constrain(ready.start.position)
-            again = request._replace(sampler=sampler, estimator=estimator, params=mode)
-            again, problem, own = prepared(again, near_mode=True)
-            report = own.report | {"roundness": roundness}
-            return again._replace(params=request.params), problem, own._replace(report=report)
-        if (
-            ready.estimator.traits.is_exact and not request.estimator.traits.is_exact
-        ):  # rows in their own order
-            method = ready.sampler, ready.estimator
-            problem = setup.compose(request.model, request.source, *method, plan.seed, request.devices)
-        if request.sampler.needs.trajectory and request.sampler.is_open:
-            problem, ready = adaptation.adapt(problem, ready, plan, request.params)
-        elif "sampler" in left_out:
-            ready = adaptation.spread_out(problem, ready, plan)
-    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.known.is_exact):
-        plan = plan._replace(num_burnin=defaults.default_burnin(ready.sampler, ready.thin))
-    if {"sampler", "thin"} <= left_out:
-        plan = plan._replace(thin=defaults.default_thin(ready.sampler, ready.thin))
-    if "estimator" in left_out:
-        request = request._replace(estimator=ready.estimator)
-    words = defaults.in_words(
-        request.sampler,
-        ready.estimator,
-        plan.num_burnin,
-        plan.thin,
-        request.source.num_rows,
-        left_out,
-        on_mesh=request.devices is not None,
-        num_samples=plan.num_samples,
-        unit=request.source.unit,
-    )
-    chosen = {"chosen": words, "left_out": sorted(left_out)} if words else {}
-    report = chosen | ready.report
-    return request._replace(plan=plan), problem, ready._replace(report=report)
-
-
-def _affords_exact(request: Request) -> bool:
-    return not request.sampler.needs.trajectory and defaults.affords_trajectories(
-        request.model, request.source, request.params, request.devices
-    )
-
-
-def _without_trajectories(request: Request) -> Request:
-    of = request.model, request.source
-    sampler = defaults.scaled_sampler(request.params)
-    estimator = defaults.default_estimator(*of, sampler, request.devices, exact_if_few=True)
-    return request._replace(sampler=sampler, estimator=estimator)
-
-
 def _start(request: Request) -> Run:
     clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
     bar = Bar(request.plan.num_steps, request.progress and request.writes)
     try:
-        request, problem, ready = prepared(request)
+        request, problem, ready = prepared(request, bar.say)
         plan = request.plan
-        bar.say(ready.report.get("chosen", ""))
-        bar.expect(plan.num_steps)
+        bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
         configured = partial(records.configuration, problem, ready, plan, request.devices)
@@ -200,7 +125,7 @@ def _start(request: Request) -> Run:
             if request.writes:
                 record = records.make(problem, ready, request, record.configuration)
                 if request.overwrite:
-                    family.clear_families(path)
+                    run_group.clear_families(path)
                 sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
         session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
         session.look = _looking(request, problem, chains)
@@ -258,8 +183,11 @@ def _driven(
     known = not ready.resumed and parts.estimator.traits.keeps_one_sum
     memory = ready.start.memory if known else None
     origin = Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory)
+    watch = None
+    if request.max_seconds is not None:
+        watch = Stopwatch(request.max_seconds, session.plan.num_burnin + session.plan.thin)
     try:
-        session.drive(request.callbacks, bar, clock)
+        session.drive((*request.callbacks, watch) if watch else request.callbacks, bar, clock)
     except DataChangedError as error:
         session.status = "stopped"
         error.run = session.run(ready.report, origin)
@@ -275,15 +203,20 @@ def _driven(
     chosen = problem.model.has_density and "sampler" in ready.report.get("left_out", ())
     if run.status == "interrupted" or run.draws is None:
         return run
-    if not chosen and request.devices is None and alarm.applies(problem.model, parts.sampler):
+    if not chosen and request.devices is None and spread_check.applies(problem.model, parts.sampler):
         _check_spread(session, problem, ready, run)
-    if not chosen or run.status != "complete":
+    ended = run.status == "complete" or (watch is not None and watch.stopped)
+    if not chosen:
+        if ended and (said := hardly_any(run)):
+            _checks.warn(said)
+        return run
+    if not ended:
         return run
     session.certificate = certificate_of(run, problem.table)
     session.commit()
     if session.certificate.troubles:
         _checks.warn(f"{session.certificate.words}.")
-    elif not session.certificate.trustworthy and run.num_draws >= defaults.NUM_SAMPLES:
+    elif not session.certificate.trustworthy and run.num_draws >= limits.LIMITS.num_samples:
         _checks.warn(f"{session.certificate.words}: more draws (`num_samples`) would make them more certain.")
     else:
         bar.say(session.certificate.words)
@@ -293,13 +226,15 @@ def _driven(
 def _check_spread(session: Session, problem: Problem, ready: Ready, run: Run) -> None:
     """A warning if the draws spread too widely; an error that holds them if that is hopeless."""
     model, parts, key = cast(Model, problem.model), problem.parts, session.plan.key
-    found = alarm.too_wide(run, model, problem.table, float(parts.sampler.temperature), session.plan.seed)
+    found = spread_check.too_wide(
+        run, model, problem.table, float(parts.sampler.temperature), session.plan.seed
+    )
     if found is None:
         return
-    words = alarm.in_words(
+    words = spread_check.in_words(
         found, model, parts, problem.table, ready.start.position, session.plan.num_steps, key
     )
-    if found.sure < alarm.HOPELESS:
+    if found.sure < limits.LIMITS.hopeless:
         _checks.warn(f"{words[0].upper()}{words[1:]}")
         return
     session.status, session.bad = "diverged", Divergence(found.chain, session.step, found.leaf)

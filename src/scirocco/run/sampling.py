@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,23 +15,24 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import arguments, family, setup
+from scirocco.run import arguments, run_group, setup
 from scirocco.run import chains as _chains
-from scirocco.run.defaults import (
-    BURNIN,
+from scirocco.run.choose import limits
+from scirocco.run.choose.decide import Again, Asked, decide
+from scirocco.run.choose.measure import drive_of, measure
+from scirocco.run.choose.methods import (
     default_estimator,
     default_lengths,
-    default_sampler,
-    drive_of,
     read_if_few,
+    sampler_for,
 )
-from scirocco.run.family import CHAINS
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import Method
 from scirocco.run.on_cluster import resume_on, sample_on
 from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Run
+from scirocco.run.run_group import CHAINS
 from scirocco.run.session import Plan
 from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
@@ -68,6 +69,7 @@ def sample(
     mesh: jax.sharding.Mesh | None = None,
     client: Any = None,
     compile_cache: bool = True,
+    max_seconds: float | None = None,
 ) -> Run:
     """Draw from the posterior of `model` given `data`.
 
@@ -84,14 +86,17 @@ def sample(
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
         the mode from this point, and start there or around it.
     sampler
-        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers): `sc.NUTS()`,
-        which is exact. Otherwise `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature
-        there to choose coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to
-        48 directions in which the posterior is much narrower or wider); step size and friction follow from the gradient
-        noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million numbers and 1,000
-        parameters, `sc.NUTS()` again; with more parameters, as in networks, `sc.SGHMC()`. For count models `sc.SCIR()`,
-        whose step size is chosen from the noise of the counts.
-        `run.preparation["chosen"]` has the choice, in one line.
+        By default the one that suits the data. If a pass over all rows is cheap (up to 200,000 numbers, unless
+        the posterior is near a Gaussian and a timed pass shows that the run would take more than half a minute
+        and twice as long as with batches): `sc.NUTS()`, which is exact. Otherwise
+        `sc.Preconditioned(sc.BAOAB())`: it finds the posterior mode and uses the curvature there to choose
+        coordinates in which the posterior is round (above 2,000 parameters: a scale for each, and up to 48
+        directions in which the posterior is much narrower or wider); step size and friction follow from the
+        gradient noise. If the posterior turns out to be far from a Gaussian, and there are at most 5 million
+        numbers and 1,000 parameters, `sc.NUTS()` again; with more parameters, as in networks, `sc.SGHMC()`. For
+        count models `sc.SCIR()`, whose step size is chosen from the noise of the counts.
+        `run.preparation["chosen"]` has the choice, in one line, "because" the limit that decided, and "measured" the
+        numbers behind it.
         `sc.SGLD(step_size="auto")` tries many step sizes before the run (see `sc.analysis.tune`); the results are in
         `run.preparation["tuning"]`.
     estimator
@@ -148,6 +153,10 @@ def sample(
     compile_cache
         Whether the first run of a process tells JAX to keep compiled programs in the user's cache folder, so that the
         next process starts faster. If you have set JAX_COMPILATION_CACHE_DIR, or SCIROCCO_CACHE=off, it does not.
+    max_seconds
+        End after so many seconds of steps, with the draws made by then, but not before the first draw: `num_samples` is
+        then the largest number. The set-up is not counted. `run.status` is "stopped" if time was short; with a `store`,
+        `sc.resume` makes the other draws.
 
     Returns
     -------
@@ -185,7 +194,7 @@ def sample(
     if estimator is not None:
         arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     if isinstance(num_burnin, str) and num_burnin == "auto":
-        num_burnin = None if sampler is None else BURNIN
+        num_burnin = None if sampler is None else limits.LIMITS.burnin
     elif isinstance(num_burnin, str):
         raise InvalidTypeError(f'`num_burnin` must be a whole number (int) or "auto", got {num_burnin!r}.')
     given = {
@@ -216,11 +225,19 @@ def sample(
     if sampler is None and estimator is None and devices is None and client is None:
         source = read_if_few(source)
     if sampler is None:
-        exact = estimator is None or estimator.traits.is_exact
-        sampler = default_sampler(model, source if exact else None, params, devices)
+        asked = Asked(estimator=estimator is not None, exact=estimator is None or estimator.traits.is_exact)
+        first = decide(asked, measure(model, source, params, devices), limits.LIMITS)
+        sampler = sampler_for(cast(Again, first).choice.method, params)
     if estimator is None:
         estimator = default_estimator(model, source, sampler, devices, exact_if_few=left_sampler)
     _check_keeping(model, sampler, keep_gradients, plan.keeping)
+    if max_seconds is not None:
+        _checks.positive(max_seconds, "max_seconds")
+        if client is not None:
+            raise InvalidValueError(
+                "`max_seconds` is a limit for the steps of this process; with `client`, workers make them. Omit one of "
+                "the two."
+            )
     chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
     request = Request(
@@ -239,6 +256,7 @@ def sample(
         progress,
         devices,
         left_out=left_out,
+        max_seconds=max_seconds,
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
 
@@ -373,11 +391,11 @@ def check_length(plan: Plan) -> None:
 
 
 def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> None:
-    family.check_switches(store, resume, overwrite)
+    run_group.check_switches(store, resume, overwrite)
     if store is None or not own_folder or (resume and holds_run(store)):
         return
-    found = family.name_of(store)
-    if found is None or found == family.A_RUN:
+    found = run_group.name_of(store)
+    if found is None or found == run_group.A_RUN:
         refuse_unless_free(store, overwrite)
     elif not overwrite:
         raise InvalidValueError(

@@ -27,8 +27,8 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.analysis.tuning import tune
+from scirocco.run.choose.tuning import Tuning
 from scirocco.run.progress import Clock
-from scirocco.run.tuning import Tuning
 from scirocco.samplers import SGLD, Preconditioned, Sampler
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.small_posteriors.problems import NAMES, SmallPosterior, small_posterior

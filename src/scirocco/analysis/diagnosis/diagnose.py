@@ -18,8 +18,9 @@ from scirocco.diagnostics.measures import Array
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.run import Run, encoding, metric
+from scirocco.run import Run, encoding
 from scirocco.run.certificate import certify, observed_errors
+from scirocco.run.choose import metric
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler

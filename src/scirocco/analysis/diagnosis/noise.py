@@ -14,7 +14,8 @@ from scirocco.analysis.diagnosis.theory import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import around
-from scirocco.run import Run, encoding, pilot, setup
+from scirocco.run import Run, encoding, setup
+from scirocco.run.choose import pilot
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules

@@ -7,6 +7,7 @@ from typing import Any
 
 from scirocco.analysis.diagnosis.report import Finding
 from scirocco.analysis.diagnosis.theory import Theory
+from scirocco.run.certificate import in_digits
 
 TOLERATED = 0.2
 """Relative excess of a variance above which it is reported: a tenth of the standard deviation."""
@@ -177,7 +178,7 @@ def _mixing(
     bad = ess < _TOO_FEW or r_hat > _R_HAT
     drift, spread = measures["drift"], measures["chain_spread"]
     place = measures["ess_bulk_parameter"]
-    facts = f"{ess:,.0f} effective draws of {place}, R-hat {r_hat:.2f}, drift between halves {drift:.2f} sd"
+    facts = f"{ess:,.0f} effective draws of {place}, R-hat {in_digits(r_hat)}, drift between halves {drift:.2f} sd"
     under_way = bad and measures["trend"] > _UNDER_WAY
     settled = measures.get("ess_of_one_chain", 0.0) > _HARDLY_ANY and spread > 3 * drift
     if r_hat > _R_HAT and spread > APART and settled:
@@ -186,7 +187,7 @@ def _mixing(
                 "chains disagree",
                 "the chains disagree: each stays in a different region",
                 f"Means of chains are {spread:.1f} standard deviations apart, while each chain drifts by {drift:.2f} "
-                f"(R-hat {r_hat:.2f} for {measures['r_hat_parameter']}).",
+                f"(R-hat {in_digits(r_hat)} for {measures['r_hat_parameter']}).",
                 "The posterior has several modes, and the chains have found different ones. Fit longer (num_epochs); "
                 "if they still disagree, compare their scores on held-out data and do not pool these chains."
                 if about["own_loop"]

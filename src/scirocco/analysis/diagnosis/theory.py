@@ -9,7 +9,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.analysis.diagnosis.probing import Probe
-from scirocco.run import pilot
+from scirocco.run.choose import pilot
 from scirocco.samplers import Sampler, Scales
 from scirocco.samplers.preconditioned import core_of
 from scirocco.types import Params, PyTree

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -18,14 +17,15 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.chain import HostChains
 from scirocco.models._core.length import BY_THE_CLOCK, Asked, Length
-from scirocco.run import encoding, family, records, snapshot
+from scirocco.run import encoding, records, run_group, snapshot
 from scirocco.run.keeping import Keeping
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock, Report
+from scirocco.run.progress import Bar, Callback, Clock
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.sinks import StoreSink, new_sink
+from scirocco.run.time_limit import Stopwatch
 from scirocco.store import Store, Stored, holds_run, open_stored, refuse_unless_free
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ _CHAIN_BYTES = 4_096
 """Memory of a chain in addition to its state and a draw."""
 _LARGE = 2**30
 """Bytes of draws in memory that are worth a warning."""
-_TRIAL = 0.1
-"""Fraction of a time limit that is used to measure the speed of the steps of `sc.sample`."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def run_fit(
     progress: bool,
 ) -> Run:
     """Run the chains of a fit: new or resumed, for a number of steps or of seconds. It may end without a draw."""
-    family.check_switches(store, resume, overwrite)
+    run_group.check_switches(store, resume, overwrite)
     clock, limit, spec = Clock(), fit.length.max_seconds, fit.program.spec
     num_chains = fit.asked.num_chains
     check_memory(
@@ -166,45 +164,6 @@ def run_fit(
     finally:
         bar.close()
         session.sink.close()
-
-
-class Stopwatch:
-    """A callback that ends a run after a time limit, but not before a step; or after `most_steps`, if given."""
-
-    def __init__(self, seconds: float, least_steps: int = 0, most_steps: int | None = None):
-        self.seconds, self.least_steps, self.most_steps = seconds, least_steps, most_steps
-        self.elapsed, self.stopped = 0.0, False
-
-    def __call__(self, report: Report) -> None:
-        """Stop the run if its time is over."""
-        self.elapsed = report.elapsed
-        late = report.elapsed >= self.seconds and report.step >= self.least_steps
-        if late or (self.most_steps is not None and report.step >= self.most_steps):
-            self.stopped = True
-            report.stop()
-
-
-class _Pace:
-    """A callback that measures the speed and ends the run after a time limit; the first chunk compiles."""
-
-    def __init__(self, seconds: float):
-        self.seconds = seconds
-        self.seen: list[tuple[int, float]] = []
-
-    def __call__(self, report: Report) -> None:
-        self.seen.append((report.step, report.elapsed))
-        if len(self.seen) > 1 and report.elapsed - self.seen[0][1] >= self.seconds:
-            report.stop()
-
-
-def affordable(trial: Callable[..., Run], seconds: float) -> tuple[int, float]:
-    """The number of steps that fit in a time limit, measured by a trial, and the seconds left after it."""
-    pace = _Pace(_TRIAL * seconds)
-    if trial(callbacks=(pace,), progress=False).status == "interrupted":
-        raise KeyboardInterrupt
-    (first, began), (last, ended) = pace.seen[0], pace.seen[-1]
-    left = max(seconds - (ended - began), 0.0)
-    return max(1, int((last - first) / max(ended - began, 1e-9) * left)), left
 
 
 def _new(fit: Fit, store: Path | None, overwrite: bool) -> Session:

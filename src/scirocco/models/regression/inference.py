@@ -21,7 +21,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Full
 from scirocco.model.families import PARAMETERS
 from scirocco.models.inputs import Units
-from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, SGHMC, Preconditioned, Sampler, Scales
 from scirocco.types import Array
 

@@ -24,7 +24,7 @@ from scirocco.models.regression.density import Prior
 from scirocco.models.regression.given import Given
 from scirocco.models.regression.inference import Coordinates, in_order, method
 from scirocco.run import Run
-from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
 _ROUNDS = 50

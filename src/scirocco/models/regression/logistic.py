@@ -26,7 +26,7 @@ from scirocco.models.regression.inference import (
     method,
 )
 from scirocco.run import Run
-from scirocco.run.metric import DENSE_LIMIT
+from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
 

@@ -8,6 +8,7 @@ the same amount for all candidates, because they are evaluated on the same rows.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -139,23 +140,25 @@ def gradients(model: Model, block: int, judge: Judge, draws: Params, key: Key) -
     def one(numbered: tuple[Array, Params]) -> PyTree:
         offset, positions = numbered
         rows = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, block), longer)
-        there = model.summand.total(judge.centre, rows)
-        prior_there = jax.grad(model.log_prior_density)(judge.centre)
-
-        def at(position: Params) -> PyTree:
-            here = model.summand.total(position, rows)
-            prior = jax.grad(model.log_prior_density)(position)
-            return jax.tree.map(
-                lambda g, a, b, p, q: g + judge.scale * (a - b) + (p - q),
-                judge.gradient,
-                here,
-                there,
-                prior,
-                prior_there,
-            )
-
-        return jax.vmap(at)(positions)
+        there = _parts(model, rows, judge.centre)
+        return jax.vmap(partial(_gradient, model, judge, rows, there))(positions)
 
     swapped = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), draws)
     found = jax.lax.map(one, (offsets, swapped))
     return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), found)
+
+
+def _parts(model: Model, rows: PyTree, position: Params) -> tuple[PyTree, PyTree]:
+    """Gradients of the log likelihood of these rows and of the log prior."""
+    return model.summand.total(position, rows), jax.grad(model.log_prior_density)(position)
+
+
+def _gradient(
+    model: Model, judge: Judge, rows: PyTree, there: tuple[PyTree, PyTree], position: Params
+) -> PyTree:
+    """The gradient at the centre plus the change from there, on these rows."""
+    here = _parts(model, rows, position)
+    return jax.tree.map(
+        lambda g, a, b, p, q: g + judge.scale * (a - b) + (p - q),
+        *(judge.gradient, here[0], there[0], here[1], there[1]),
+    )

@@ -15,8 +15,9 @@ import helpers
 import scirocco as sc
 from scirocco.analysis.tuning import tune
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import session, setup, sinks
-from scirocco.run.tuning import tune_prepared
+from scirocco.run import session, sinks
+from scirocco.run.choose import set_up
+from scirocco.run.choose.tuning import tune_prepared
 
 ROWS, COLUMNS, BATCH, STEPS = 600, 3, 50, 100
 UNITS = np.array([1e-3, 1.0, 1e2])
@@ -59,15 +60,15 @@ def truth(data):
 @pytest.fixture
 def short(monkeypatch):
     """What `sc.sample` does on its way, with rounds of a hundred steps."""
-    monkeypatch.setattr(setup, "tune_prepared", functools.partial(tune_prepared, num_steps=STEPS))
+    monkeypatch.setattr(set_up, "tune_prepared", functools.partial(tune_prepared, num_steps=STEPS))
 
 
 @pytest.fixture
 def tuned_once(short, monkeypatch):
     """How often settings have been tried."""
     calls = []
-    inner = setup.tune_prepared
-    monkeypatch.setattr(setup, "tune_prepared", lambda *args: calls.append(args) or inner(*args))
+    inner = set_up.tune_prepared
+    monkeypatch.setattr(set_up, "tune_prepared", lambda *args: calls.append(args) or inner(*args))
     return calls
 
 

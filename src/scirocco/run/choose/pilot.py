@@ -30,28 +30,15 @@ from scirocco.estimators.base import next_pass
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, negative_log_posterior
 from scirocco.model import Model, without_value
-from scirocco.run import metric, scores
+from scirocco.run.choose import limits, metric, scores
 from scirocco.run.loop import Parts
 from scirocco.samplers import Sampler, Scales
 from scirocco.samplers.preconditioned import core_of, rows_times, times
 from scirocco.samplers.scales import largest as largest_of
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_ROWS = 1_024
 _POWER_STEPS = 15
-_POINTS = 8
-_AFFORDABLE = 10**8
-"""Maximum of rows × parameters for which the curvature is computed from all rows."""
-_TABLE_NUMBERS = 1 << 24
-_NOISE_POINTS, _NOISE_NUMBERS, _NOISE_WORK = 16, 1e8, 2e9
-"""Points at which the noise of all rows is computed: at least so many, and more up to this product of rows, parameters
-and points. The maximum of rows × numbers of L for each."""
-_STREAMED_ROWS = 65_536
-"""Maximum number of random rows that are read from a disk for it."""
-_KINKED = 100.0
-"""The curvature is not trusted if the information exceeds it by this factor: |x| has curvature only at its kink. Nor
-does a model that its rows contradict (far more spread than it says) have as much curvature: there the scores show that
-the posterior has the shape which the curvature says."""
+"""Of the power iteration for the largest curvature, which is then some per cent too small."""
 
 
 def measure(
@@ -75,9 +62,9 @@ def measure(
             factor, largest = shape.factor, shape.largest
     found = partial(_scales, model, parts, table, prepared.memory, position, key=key, thorough=thorough)
     scales = found(factor, largest)
-    kinked = _strongest(scales) > _KINKED * scales.largest_curvature
+    kinked = _strongest(scales) > limits.LIMITS.kinked * scales.largest_curvature
     if kinked and scales.factor is not None:
-        kinked = scores.roundness(model, table, position, scales.factor, key) >= scores.ROUND_ENOUGH
+        kinked = scores.roundness(model, table, position, scales.factor, key) >= limits.LIMITS.no_shape
     if kinked:
         if parts.sampler.needs.metric == "laplace" and parts.sampler.known.factor is None:
             scales = found(metric.shape_at(model, table, position, "fisher", key).factor, None)
@@ -132,7 +119,7 @@ def _noise_of_all(
     flat, back = _tree.vector(centre)
     count, num_rows = _noise_rows(model, table, flat.size, factor.size), table.num_rows
     if count < table.num_rows:
-        count = min(count, _STREAMED_ROWS) if table.streamed else count
+        count = min(count, limits.LIMITS.streamed_rows) if table.streamed else count
         rows = table.random_rows(count, key_for(key, Purpose.PILOT), False)
         table = Resident(rows, AllRows(count, count))
     lower = np.asarray(factor, np.float64)
@@ -156,8 +143,8 @@ def _noise_of_all(
 def _noise_rows(model: Model, table: Table, size: int, numbers: int) -> int:
     """Rows from which the noise of so many parameters is computed, for an L of so many numbers."""
     cost = model.row_cost(table.row_spec)
-    count = max(scores.least_rows(size), int(_NOISE_WORK / (numbers * cost)))
-    return count if cost == 1 else min(count, metric.COSTLY_ROWS)
+    count = max(scores.least_rows(size), int(limits.LIMITS.noise_work / (numbers * cost)))
+    return count if cost == 1 else min(count, limits.LIMITS.costly_rows)
 
 
 def _round_points(size: int, num_rows: int) -> np.ndarray:
@@ -167,7 +154,7 @@ def _round_points(size: int, num_rows: int) -> np.ndarray:
     if they are few enough.
     """
     order = 1 << max(0, size - 1).bit_length()
-    most = max(_NOISE_POINTS, int(_NOISE_NUMBERS / (num_rows * size)))
+    most = max(limits.LIMITS.noise_points, int(limits.LIMITS.noise_numbers / (num_rows * size)))
     rng = np.random.default_rng([SeedPurpose.ROUNDNESS])
     rows = np.arange(order) if order <= most else rng.choice(order, most, replace=False)
     odd = np.bitwise_count(rows[:, None] & np.arange(size)) & 1
@@ -295,12 +282,12 @@ def _measurement(
 ) -> tuple[Any, ...]:
     """The arguments of `_measure`."""
     rows = _rows(table, position)
-    points, own = _POINTS, key_for(key, Purpose.PILOT)
+    points, own = limits.LIMITS.pilot_points, key_for(key, Purpose.PILOT)
     if not table.whole:
         feed = table.feed(jax.random.split(own, 3)[2])
         segment = feed.at(0)
         feed.close()
-        points = min(_POINTS, segment.stop)
+        points = min(limits.LIMITS.pilot_points, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
     exact = not with_noise or (next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole)
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
@@ -391,7 +378,10 @@ def curvature_limit(
 
 def _is_affordable(model: Model, table: Table, position: Params) -> bool:
     """Whether the curvature of all rows is computed."""
-    return table.num_rows * _tree.size(position) * model.row_cost(table.row_spec) <= _AFFORDABLE
+    return (
+        table.num_rows * _tree.size(position) * model.row_cost(table.row_spec)
+        <= limits.LIMITS.exact_curvature
+    )
 
 
 def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
@@ -506,5 +496,5 @@ def _noise_in(factor: Any, noise: PyTree, position: Params) -> PyTree:
 
 def _rows(table: Table, position: Params) -> PyTree:
     """Rows spread evenly over the data."""
-    count = max(2, min(_ROWS, _TABLE_NUMBERS // _tree.size(position)))
+    count = max(2, min(limits.LIMITS.pilot_rows, limits.LIMITS.gradient_numbers // _tree.size(position)))
     return table.spread_rows(min(count, table.num_rows))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,28 +18,29 @@ import numpy as np
 from scirocco import _tree
 from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
+from scirocco.errors import BadStartError
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows
+from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
 from scirocco.run.chains import make_chains
+from scirocco.run.choose import limits, set_up
+from scirocco.run.choose.scores import flat_positions
 from scirocco.run.keeping import DeviceChains, Keeping
-from scirocco.run.scores import flat_positions
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
 from scirocco.samplers.preconditioned import rows_times
-from scirocco.types import Params
+from scirocco.types import Key, Params
 
-_LEAST_CHAINS, _MOST_CHAINS = 4, 64
 _SEARCH, _BLOCK = 4, 10
-_WINDOWS = (50, 100, 200)
-_LAST = 60
-_AGREE, _MOST_STEPS = 1.1, 2_000
-"""Largest R-hat over a window with which the adaptation ends, and the number of steps after which it ends anyway."""
-_STUCK = 0.3
+"""Steps between two changes of the step size: while its scale is searched for, and in a window."""
+_WINDOWS, _LAST = (50, 100, 200), 60
+"""Steps of the windows after which L changes (the last is repeated until chains agree), and of the one after them."""
 _OTHER_SEED = 0x9E3779B9
 """The chains of the adaptation have other randomness than those of the run."""
-_MOST_NUMBERS, _LOOKED_AT = 10**8, 64
+_LOOKED_AT = 64
+"""Starts whose log densities are computed; of more chains the others are taken to be finite, too."""
 _SPREADS = (1.5, 0.5, 0.1)
 """How far apart chains start, in standard deviations; the next where a log density is not finite."""
 _PRIOR = 5.0
@@ -48,25 +49,59 @@ _PRIOR = 5.0
 
 def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[Problem, Ready]:
     """Complete the sampler, and start the run's chains where the chains of the adaptation have ended."""
-    count = min(_MOST_CHAINS, max(_LEAST_CHAINS, plan.num_chains))
+    count = min(limits.LIMITS.most_adaptation_chains, max(limits.LIMITS.adaptation_chains, plan.num_chains))
     keeping = Keeping(plan.keeping.gradients, 1, Reducing(None))
     seed = (plan.seed + _OTHER_SEED) % (1 << 32)
     own = Plan(1, 0, 1, count, seed, keeping, plan.chain_method)
-    chains = _begun(problem, ready, own, params)
-    search = _Search(problem, chains, ready.sampler)
+    search = _Search(problem, _begun(problem, ready, own, params), ready.sampler)
+    chosen: dict[str, Any] = {}
     try:
-        search.find_scale()
-        for length in _WINDOWS:
+        search.settle()
+        if ready.report.get("roundness", 0.0) >= limits.LIMITS.no_shape:
+            search, chosen = _better(
+                search, problem, _at_start(problem, ready, params, plan.key), own, params
+            )
+        for length in _WINDOWS[1:]:
             search.reshape(search.window(length))
-        while search.disagreement > _AGREE and search.steps < _MOST_STEPS:
+        while (
+            search.disagreement > limits.LIMITS.adapted_r_hat
+            and search.steps < limits.LIMITS.most_adaptation_steps
+        ):
             search.reshape(search.window(_WINDOWS[-1]))
         search.window(_LAST)
     finally:
-        chains.close()
-    found = {"steps": search.steps, "chains": count, "acceptance_rate": search.acceptance}
-    start = ready.start._replace(places=chains.current[0])
-    ready = ready._replace(sampler=search.sampler, start=start, report=ready.report | {"adaptation": found})
+        search.chains.close()
+    report = {"steps": search.steps, "chains": count, "acceptance_rate": search.acceptance} | chosen
+    start = ready.start._replace(places=search.chains.current[0])
+    ready = ready._replace(sampler=search.sampler, start=start, report=ready.report | {"adaptation": report})
     return problem._replace(parts=problem.parts._replace(sampler=search.sampler)), ready
+
+
+def _at_start(problem: Problem, ready: Ready, params: Params, key: Key) -> Ready:
+    """The same sampler at the user's start, in units of the rows' information there."""
+    model, table = cast(Model, problem.model), problem.table
+    position = set_up.started(model, table, params, key)
+    factor = set_up.information_factor(model, table, position, key)
+    sampler: Any = ready.sampler
+    sampler = dataclasses.replace(sampler, step_size=set_up.first_step(position), factor=factor)
+    return ready._replace(sampler=sampler, start=ready.start._replace(position=position))
+
+
+def _better(
+    search: _Search, problem: Problem, other: Ready, plan: Plan, params: Params
+) -> tuple[_Search, dict[str, Any]]:
+    """The chains from the mode, or those from the user's start if they reach where the posterior has more mass."""
+    try:
+        again = _Search(problem, _begun(problem, other, plan, params), other.sampler)
+    except BadStartError:  # the mode is what there is
+        return search, {"from": "mode"}
+    again.settle()
+    margin = limits.LIMITS.clearly_better * math.sqrt(_tree.size(other.start.position))
+    if again.log_mass() > search.log_mass() + margin:
+        search.chains.close()
+        return again, {"from": "start"}
+    again.chains.close()
+    return search, {"from": "mode"}
 
 
 def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> DeviceChains:
@@ -88,7 +123,7 @@ def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> Device
 def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     """Start the chains apart from each other, where the sampler knows the posterior's standard deviations."""
     position, factor = ready.start.position, ready.sampler.known.factor
-    if factor is None or plan.num_chains * _tree.size(position) > _MOST_NUMBERS:
+    if factor is None or plan.num_chains * _tree.size(position) > limits.LIMITS.spread_out_numbers:
         return ready
     rows = some_rows(problem.model, problem.table, plan.key)
     for spread in _SPREADS:
@@ -123,7 +158,7 @@ class _Search:
         self.steps += steps
         rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
         slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
-        self.acceptance = slowest if slowest < _STUCK else float(rates.mean())
+        self.acceptance = slowest if slowest < limits.LIMITS.stuck else float(rates.mean())
         return flat_positions(self.model, chunk.draws)
 
     def set(self, **settings: Any) -> None:
@@ -138,6 +173,18 @@ class _Search:
             if 0.3 <= self.acceptance <= 0.98:
                 return
             self.set(step_size=self.sampler.step_size * (0.4 if self.acceptance < 0.3 else 1.6))
+
+    def settle(self) -> None:
+        """A first step size and a first window."""
+        self.find_scale()
+        self.reshape(self.window(_WINDOWS[0]))
+
+    def log_mass(self) -> float:
+        """The posterior's mass where the chains are, up to a constant: of a Gaussian with L, at their log densities."""
+        values = np.asarray(self.chains.current[1].value, np.float64)
+        factor = np.asarray(self.sampler.factor, np.float64)
+        entropy = np.sum(np.log(np.abs(np.diagonal(factor) if factor.ndim == 2 else factor)))
+        return float(np.mean(values) + entropy)
 
     def window(self, length: int) -> np.ndarray:
         """Steps while the step size follows the acceptance; it ends as the average over the window's second half."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import InvalidValueError
-from scirocco.run import metric, pilot, setup
+from scirocco.run import setup
+from scirocco.run.choose import limits, metric, pilot
 from scirocco.samplers.preconditioned import rows_times
 
 ROWS, COLUMNS = 1_000, 4
@@ -121,7 +124,9 @@ def test_streamed_rows_give_the_same(data, kind, tmp_path):
 
 
 def test_many_rows_are_represented_by_some(data, monkeypatch):
-    monkeypatch.setattr(metric, "_WORK", 500 * (COLUMNS + 1) ** 2)
+    monkeypatch.setattr(
+        limits, "LIMITS", dataclasses.replace(limits.LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2)
+    )
     shape = metric.shape_at(MODEL, compose(data).table, mode(data), "laplace", KEY)
     values = relative(shape.factor, precision(data))
     # of 500 rows; five times the relative error √(2/500) of a variance
@@ -189,7 +194,9 @@ def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkey
     x = rng.standard_normal((4_000, 600)).astype(np.float32)
     model = sc.Model(lambda p, row: -0.5 * (row @ p) ** 2 + 0.1 * row @ p)
     table = setup.compose(model, x, sc.SGLD(), sc.Minibatch(100), 0).table
-    monkeypatch.setattr(metric, "_WORK", 150 * 600 * 2 * 16 * 6)
+    monkeypatch.setattr(
+        limits, "LIMITS", dataclasses.replace(limits.LIMITS, product_work=150 * 600 * 2 * 16 * 6)
+    )
     shape = metric.shape_at(model, table, jnp.zeros(600), "low_rank", KEY)
     factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(600)).T
     values = relative(factor, x.T.astype(np.float64) @ x)

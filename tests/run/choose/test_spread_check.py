@@ -9,7 +9,8 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import DivergenceError, SciroccoWarning, StoreError
-from scirocco.run import alarm, setup
+from scirocco.run import setup
+from scirocco.run.choose import spread_check
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -55,7 +56,7 @@ def spread_of(width, seed, shape=(2, 200)):
     draws = {name: leaf.astype(np.float32) for name, leaf in draws.items()}
     table = setup.compose(NORMAL, NUMBERS, sc.SGLD(1.0), sc.Minibatch(100), 0).table
     run = types.SimpleNamespace(draws=draws, num_chains=shape[0], num_draws=shape[1])
-    return alarm.too_wide(run, NORMAL, table, 1.0, seed)
+    return spread_check.too_wide(run, NORMAL, table, 1.0, seed)
 
 
 def test_exact_draws_raise_no_alarm(seed):

@@ -25,7 +25,7 @@ from scirocco.errors import SciroccoError
 from scirocco.estimators import approach_mode
 from scirocco.estimators.base import around
 from scirocco.model import Model
-from scirocco.run import pilot
+from scirocco.run.choose import limits, pilot
 from scirocco.run.loop import Parts
 from scirocco.run.result import Run
 from scirocco.samplers import Sampler, schedules
@@ -33,17 +33,8 @@ from scirocco.samplers.preconditioned import core_of
 from scirocco.samplers.scales import Excess, largest
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_DRAWS, _NUMBERS = 256, 1 << 24
-"""Draws of the second half of the run at which scores are computed, and the most numbers in them."""
-_FEWEST = 64
-_ROWS, _MOST_ROWS = 64, 1_024
-"""Rows for each of them; as many as there are parameters, within these limits."""
 _GROUPS = 16
-_ERRORS = 4.0
-_WIDE, HOPELESS = math.sqrt(2), 30.0
-"""Standard deviations, over those of the posterior, above which there is a warning (after the error) and an error."""
-_EACH = 1_000
-"""Parameters that are examined one by one; of more only averages over each array."""
+"""Groups of draws, from whose means the standard error of a spread is estimated."""
 _EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
 """Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
 
@@ -92,7 +83,7 @@ def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int
     with np.errstate(over="ignore", invalid="ignore"):
         products = (middle - x) * changes / temperature
     good = np.isfinite(products).all(axis=1)
-    if good.sum() < max(_FEWEST, len(x) // 2):
+    if good.sum() < max(limits.LIMITS.spread_fewest, len(x) // 2):
         return None
     return _worst(some, x[good], products[good], np.flatnonzero(good) // per_chain)
 
@@ -105,7 +96,9 @@ def _changes_at(model: Model, table: Table, positions: Params, centre: Params, s
     """∇ log posterior at each position less that at the centre, from a few random rows, others for each position."""
     count = jax.tree.leaves(positions)[0].shape[0]
     size = _tree.size(centre)
-    per_draw = min(table.num_rows, int(np.clip(size, _ROWS, _MOST_ROWS)))
+    per_draw = min(
+        table.num_rows, int(np.clip(size, limits.LIMITS.spread_rows, limits.LIMITS.spread_most_rows))
+    )
     rng = np.random.default_rng([seed, SeedPurpose.ALARM])
     if isinstance(table, Resident):
         rows, available = table.data, table.num_rows
@@ -116,7 +109,7 @@ def _changes_at(model: Model, table: Table, positions: Params, centre: Params, s
     if per_draw == table.num_rows:
         index[:] = np.arange(per_draw)
     width = max(size, _tree.size(table.row_spec))
-    at_once = min(_AT_ONCE, max(1, _NUMBERS // 4 // (per_draw * width)))
+    at_once = min(_AT_ONCE, max(1, limits.LIMITS.spread_numbers // 4 // (per_draw * width)))
     parts = [
         _changes(
             model, table.num_rows, _cut(positions, begin, at_once), centre, rows, _cut(index, begin, at_once)
@@ -159,8 +152,8 @@ def _second_half(run: Run) -> PyTree | None:
     chains, draws = run.num_chains, run.num_draws
     half = draws // 2
     size = sum(math.prod(leaf.shape[2:]) for leaf in jax.tree.leaves(run.draws))
-    wanted = min(_DRAWS, _NUMBERS // max(1, size))
-    if wanted < _FEWEST or (draws - half) * chains < _FEWEST:
+    wanted = min(limits.LIMITS.spread_draws, limits.LIMITS.spread_numbers // max(1, size))
+    if wanted < limits.LIMITS.spread_fewest or (draws - half) * chains < limits.LIMITS.spread_fewest:
         return None
     between = max(1, chains // wanted)
     used = len(range(0, chains, between))
@@ -179,7 +172,7 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
     owner = np.repeat(np.arange(len(sizes)), sizes)
     columns = np.stack([products[:, owner == leaf].mean(axis=1) for leaf in range(len(sizes))], axis=1)
     owners, labels = np.arange(len(sizes)), list(names)
-    if products.shape[1] <= _EACH and leaves:
+    if products.shape[1] <= limits.LIMITS.spread_each and leaves:
         columns, owners = np.hstack([products, columns]), np.concatenate([owner, owners])
         each = zip(names, leaves, strict=True)
         labels = [
@@ -187,9 +180,11 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
         ] + labels
     groups = np.sort([group.mean(axis=0) for group in np.array_split(columns, _GROUPS)], axis=0)
     error, mean = groups.std(axis=0, ddof=1) / math.sqrt(_GROUPS), columns.mean(axis=0)
-    sure = np.maximum(mean - _ERRORS * error, groups[1])  # the latter for a spread that grows all the time
+    sure = np.maximum(
+        mean - limits.LIMITS.spread_errors * error, groups[1]
+    )  # the latter for a spread that grows all the time
     worst = int(np.argmax(sure))
-    if not sure[worst] > _WIDE**2:
+    if not sure[worst] > limits.LIMITS.too_wide**2:
         return None
     by_chain = [columns[chain == number, worst].mean() for number in range(chain.max() + 1)]
     own = x[:, owner == owners[worst]] if labels[worst] in names else x[:, [worst]]

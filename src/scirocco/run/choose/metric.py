@@ -26,17 +26,12 @@ from scirocco.data.batching import AllRows
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.newton import hessian, inverse_root, whitening
 from scirocco.model import Model
+from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 DENSE_LIMIT = 2_000
 """Maximum number of parameters for a dense matrix."""
-_WORK = 2e11
-"""Maximum of rows × parameters² for which all rows are read; beyond it, that many random rows."""
-_DIAGONAL_WORK, _PRODUCT_WORK = 5e9, 4e10
-"""The same for rows × parameters, and for rows × parameters × vectors: neither is a product of large matrices."""
-COSTLY_ROWS = 16_384
-"""Maximum number of rows if each costs as much as many: curvatures are then known to about 1 %."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
 _BY_CHOLESKY, _POWER_STEPS = 200, 30
@@ -45,10 +40,6 @@ _HIDDEN = 1e-3
 """The same in coordinates that were round but for rounding: smaller ones are flat."""
 _BLOCK, _PRODUCTS, _RANK = 16, 6, 48
 """Directions multiplied at a time, how often, and the maximum number of directions that are kept."""
-_EXACT_PRIOR = 10_000
-"""Parameters up to which the diagonal of the prior's curvature is computed entry by entry."""
-DOUBLE = 50_000
-"""Parameters up to which the host computes in double precision; above, with fewer directions."""
 _NEARLY = 2.0
 """As few directions are kept as bring the ratio of the other curvatures this close to the best."""
 _STIFF = 4.0
@@ -73,8 +64,10 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
     """The posterior's shape at `position` (a mode), from all or many rows; `kind` is a `Preconditioned` metric."""
     size = _tree.size(position)
     if kind in ("diagonal", "low_rank"):
-        precision = _over_rows(_DiagonalFisher(model), table, position, size, _DIAGONAL_WORK, key)
-        exact = kind == "low_rank" and size <= _EXACT_PRIOR
+        precision = _over_rows(
+            _DiagonalFisher(model), table, position, size, limits.LIMITS.diagonal_work, key
+        )
+        exact = kind == "low_rank" and size <= limits.LIMITS.exact_prior
         prior = _exact_prior_diagonal(model, position) if exact else _prior_diagonal(model, position)
         alone = diagonal_shape(
             np.asarray(precision, np.float64) + np.maximum(np.asarray(prior, np.float64), 0.0)
@@ -86,11 +79,11 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
             f'sc.Preconditioned(..., metric="low_rank") above {DENSE_LIMIT} parameters.'
         )
     summand = (_Curvature if kind == "laplace" else _Fisher)(model)
-    likelihood = _over_rows(summand, table, position, size**2, _WORK, key)
+    likelihood = _over_rows(summand, table, position, size**2, limits.LIMITS.curvature_work, key)
     prior = np.asarray(_prior_curvature(model, position), np.float64)
     precision = np.asarray(likelihood, np.float64) + prior
     shape = dense_shape(precision, likelihood.dtype)
-    read = min(table.num_rows, int(_WORK / size**2))
+    read = min(table.num_rows, int(limits.LIMITS.curvature_work / size**2))
     if kind == "laplace" and shape.flat and read == table.num_rows:
         return _refined(model, table, position, shape)
     if kind == "laplace" and not shape.flat and size > _BY_CHOLESKY:
@@ -101,7 +94,10 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
 
 def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of a dense "laplace" metric from all rows, with their arguments."""
-    if model.row_cost(table.row_spec) > 1 or table.num_rows * _tree.size(position) ** 2 > _WORK:
+    if (
+        model.row_cost(table.row_spec) > 1
+        or table.num_rows * _tree.size(position) ** 2 > limits.LIMITS.curvature_work
+    ):
         return []
     return [table.program(_Curvature(model), position), (_prior_curvature, (model, position))]
 
@@ -159,9 +155,13 @@ def diagonal_shape(precision: np.ndarray) -> Shape:
 def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: Key) -> Shape:
     """A diagonal, and the directions in which the posterior is much narrower or wider than it says."""
     size = alone.factor.size
-    block, products = (_BLOCK, _PRODUCTS) if size <= DOUBLE else (_BLOCK // 2, _PRODUCTS // 2)
-    some = _sampled(table, int(_PRODUCT_WORK / (size * 2 * block * products)), key_for(key, Purpose.PILOT))
-    scale = alone.factor[:, None].astype(np.float64 if size <= DOUBLE else np.float32)
+    block, products = (
+        (_BLOCK, _PRODUCTS) if size <= limits.LIMITS.double_precision else (_BLOCK // 2, _PRODUCTS // 2)
+    )
+    some = _sampled(
+        table, int(limits.LIMITS.product_work / (size * 2 * block * products)), key_for(key, Purpose.PILOT)
+    )
+    scale = alone.factor[:, None].astype(np.float64 if size <= limits.LIMITS.double_precision else np.float32)
     curvature = partial(_curvature_times, model, num_rows=table.num_rows, position=position)
 
     def image(vectors: np.ndarray, rows: Table = some) -> np.ndarray:
@@ -184,7 +184,9 @@ def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: K
     _, level, outside = _window(values)
     curvatures, directions = values[outside], vectors[:, outside]
     if some is not table:  # a direction that only those rows pick out has another curvature on other rows
-        fresh = _sampled(table, int(_PRODUCT_WORK / (size * _RANK)), key_for(key, Purpose.ROUNDNESS))
+        fresh = _sampled(
+            table, int(limits.LIMITS.product_work / (size * _RANK)), key_for(key, Purpose.ROUNDNESS)
+        )
         curvatures, directions = _ritz(directions, image(directions, fresh))
     floor = _FLATTEST * float(np.finfo(np.float32).eps) * float(np.max(np.abs(values)))
     bent = np.maximum(np.abs(curvatures), floor)
@@ -305,7 +307,9 @@ def _over_rows(
     summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
 ) -> np.ndarray:
     """The sum over all rows, or N/n times that over n random ones."""
-    count = COSTLY_ROWS if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
+    count = (
+        limits.LIMITS.costly_rows if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
+    )
     some = _sampled(table, count, key)
     found = np.asarray(some.sum(summand, position))
     return found if some is table else np.asarray(table.num_rows / some.num_rows * found, found.dtype)

@@ -27,9 +27,9 @@ from scirocco.estimators.base import next_pass
 from scirocco.estimators.newton import beside
 from scirocco.model import Model
 from scirocco.run import loop
+from scirocco.run.choose.tuning import reward
+from scirocco.run.choose.tuning.candidates import WIDTH, Candidate, grouped, stacked
 from scirocco.run.loop import KernelState, Parts, Start
-from scirocco.run.tuning import reward
-from scirocco.run.tuning.candidates import WIDTH, Candidate, grouped, stacked
 from scirocco.samplers import Sampler
 from scirocco.samplers.preconditioned import with_core
 from scirocco.types import Array, Key, Params, PyTree

@@ -16,55 +16,69 @@ from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Table
 from scirocco.estimators.newton import look, negative_log_posterior
 from scirocco.model import Model, Posterior
-from scirocco.run import metric
+from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree
 
-_SCORES, _SCORE_WORK, _LEAST_ROWS, _LEAST_WORK = 64, 4_000_000, 1_024, 1 << 26
-"""Scores computed at a time, the maximum of rows × parameters for each, the fewest rows, and their maximum."""
-_FEW_SCORES = 16
-"""The number of scores for the shape of very many parameters."""
-_SPARSE_WORK = 10**9
-_ROWS_PER_PARAMETER, _MOST_SCORE_WORK = 16, 64_000_000
-"""More rows where there are many parameters: the sample adds d/n to the mean square of a score."""
-_SHIFTED = 0.5
-ROUND_ENOUGH = 1.0
-"""`roundness` up to which the curvature at the mode says something about the posterior's shape."""
+_MOVES = 2
+"""How often `roundness` moves to the centre of the Gaussian that fits the scores."""
 
 
 def roundness(model: Model, table: Table, position: Params, factor: Any, key: Key) -> float:
     """How far the posterior is from a Gaussian with mode `position` and covariance LLᵀ; 0: it is one.
 
     In its coordinates u the score of the Gaussian is -u. At draws from it, the mean square of what a straight line in
-    each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². At least 1 if the lines
-    are those of a Gaussian elsewhere (half a standard deviation) or of another width (twice).
+    each coordinate leaves of the posterior's score: for a posterior of skewness κ about ½κ². If the lines are those of
+    a Gaussian elsewhere, around its centre. At least 1 if there is none near, or it has another width (twice).
 
     An L of a diagonal and a few directions fits a Gaussian only roughly, and what it leaves adds up over many
     parameters: the linear part of the score is then taken from the curvature at the mode, whatever L is.
     """
     kind, count = (
-        (np.float64, _SCORES) if _tree.size(position) <= metric.DOUBLE else (np.float32, _FEW_SCORES)
+        (np.float64, limits.LIMITS.scores)
+        if _tree.size(position) <= limits.LIMITS.double_precision
+        else (np.float32, limits.LIMITS.scores_of_many)
     )
     flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((count, flat.size), kind)
     u[0] = 0.0
-    changes, of_sample = rows_times(factor, u), 0.0
-    if factor.ndim == 2 and factor.shape[0] == factor.shape[1]:
-        pulled = rows_times(factor, scores_at(model, table, position, flat + changes, key), transposed=True)
+    dense, of_sample = factor.ndim == 2 and factor.shape[0] == factor.shape[1], 0.0
+    if dense:
         read = min(table.num_rows, _scored_rows(model, table, flat.size))
         of_sample = 2 * flat.size / read * (1 - read / table.num_rows)
-    else:
-        pulled = rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - u
-    u, pulled = u[1:], pulled[1:] - pulled[0]  # `position` need not be the mode to the last digit
+
+    def pulled_at(places: np.ndarray) -> np.ndarray:
+        changes = rows_times(factor, places)
+        if dense:
+            scores = scores_at(model, table, position, flat + changes, key)
+            return rows_times(factor, scores, transposed=True)
+        return rows_times(factor, _bends_at(model, table, position, changes, key), transposed=True) - places
+
+    centre: np.ndarray = np.zeros(flat.size, kind)
+    here, left = None, math.inf
+    for _ in range(1 + _MOVES):
+        pulled = pulled_at(centre + u)
+        here = pulled[0] if here is None else here  # `position` need not be the mode to the last digit
+        line = _line(u[1:], pulled[1:] - here)
+        if line is None:
+            return math.inf
+        slope, shift, left = line[0], line[1], max(0.0, line[2] - of_sample)
+        if not (limits.LIMITS.too_slack < np.min(slope) and np.max(slope) < limits.LIMITS.too_stiff):
+            return max(left, 1.0)
+        if np.max(np.abs(shift)) < limits.LIMITS.shifted:
+            return left
+        centre = centre + shift / slope
+    return max(left, 1.0)
+
+
+def _line(u: np.ndarray, pulled: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """The line -slope · u + shift through the scores in each coordinate, and the largest mean square around it."""
     if not np.all(np.isfinite(pulled)):
-        return math.inf
+        return None
     centred = u - u.mean(axis=0)
     slope = -np.sum(centred * pulled, axis=0) / np.sum(centred**2, axis=0)
     shift = pulled.mean(axis=0) + slope * u.mean(axis=0)
-    left = float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
-    left = max(0.0, left - of_sample)
-    near = np.max(np.abs(shift)) < _SHIFTED and 0.25 < np.min(slope) and np.max(slope) < 4
-    return left if near else max(left, 1.0)
+    return slope, shift, float(np.max(np.mean((pulled + slope * u - shift) ** 2, axis=0)))
 
 
 def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
@@ -110,11 +124,12 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
 
     def scores_on_rows(some: np.ndarray) -> np.ndarray:
-        padded = back(np.resize(some, (_SCORES, flat.size)))
+        padded = back(np.resize(some, (limits.LIMITS.scores, flat.size)))
         return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
 
     found = [
-        scores_on_rows(positions[begin : begin + _SCORES]) for begin in range(0, len(positions), _SCORES)
+        scores_on_rows(positions[begin : begin + limits.LIMITS.scores])
+        for begin in range(0, len(positions), limits.LIMITS.scores)
     ]
     scores = np.concatenate(found)
     if table.num_rows <= affordable:
@@ -127,17 +142,19 @@ def _scored_rows(model: Posterior, table: Table, size: int) -> int:
     """Rows that are used for a score of so many parameters."""
     size, cost = max(1, size), model.row_cost(table.row_spec)
     if cost > 1:
-        return max(_LEAST_ROWS, int(_SCORE_WORK / (size * cost)))
+        return max(limits.LIMITS.least_rows, int(limits.LIMITS.score_work / (size * cost)))
     numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))
-    if numbers <= _SCORE_WORK and table.num_rows * size <= _SPARSE_WORK:  # few numbers, of many groups
+    if (
+        numbers <= limits.LIMITS.score_work and table.num_rows * size <= limits.LIMITS.sparse_work
+    ):  # few numbers, of many groups
         return table.num_rows
-    many = min(_ROWS_PER_PARAMETER * size, _MOST_SCORE_WORK // size)
-    return max(least_rows(size), _SCORE_WORK // size, many)
+    many = min(limits.LIMITS.rows_per_parameter * size, limits.LIMITS.most_score_work // size)
+    return max(least_rows(size), limits.LIMITS.score_work // size, many)
 
 
 def least_rows(size: int) -> int:
     """The fewest rows from which something is computed for so many parameters."""
-    return max(64, min(_LEAST_ROWS, _LEAST_WORK // max(1, size)))
+    return max(64, min(limits.LIMITS.least_rows, limits.LIMITS.least_work // max(1, size)))
 
 
 @setup_program(0, 1)
@@ -150,4 +167,4 @@ def program(model: Model, table: Table, position: Params, key: Key) -> tuple[Any
     """The jitted function of `scores_at`, with its arguments, so that it can be compiled beforehand."""
     flat, back = _tree.vector(position)
     rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
-    return _scores, (model, table.num_rows, rows, back(np.zeros((_SCORES, flat.size))))
+    return _scores, (model, table.num_rows, rows, back(np.zeros((limits.LIMITS.scores, flat.size))))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run import pilot, scores, setup
+from scirocco.run import setup
+from scirocco.run.choose import pilot, scores
 from scirocco.samplers.scales import reshuffling_factor
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]

@@ -18,11 +18,11 @@ from scirocco.data import Resident
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Prepared
 from scirocco.model import without_value
-from scirocco.run import metric, pilot
+from scirocco.run.choose import metric, pilot
+from scirocco.run.choose.tuning import reward
+from scirocco.run.choose.tuning.candidates import Candidate, make_candidates
+from scirocco.run.choose.tuning.race import Arena, Race, Trial
 from scirocco.run.loop import Start
-from scirocco.run.tuning import reward
-from scirocco.run.tuning.candidates import Candidate, make_candidates
-from scirocco.run.tuning.race import Arena, Race, Trial
 from scirocco.samplers import Preconditioned, Proposer, Sampler, Scales, preconditioned
 from scirocco.samplers.preconditioned import core_of, with_core
 from scirocco.types import Key, Params

@@ -17,15 +17,8 @@ from scirocco import _tree
 from scirocco._random import SeedPurpose
 from scirocco.estimators.newton import FAR, ascend_on_rows, hessian_on_rows, log_density_on_rows, whitening
 from scirocco.model import Model
+from scirocco.run.choose import limits
 from scirocco.types import Params, PyTree, Rows
-
-MOST_PARAMETERS = 200
-_FAR_AWAY, _LOOKS = 6, 60
-_IMAGES = 40
-_APART = 5.0
-"""Distance between modes, in the standard deviations of the wider one."""
-_NEGLIGIBLE = 5.0
-"""A mode of e^-5 of the mass of the largest is not reported."""
 
 
 class Mode(NamedTuple):
@@ -39,7 +32,7 @@ class Mode(NamedTuple):
 def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[Mode]:
     """All modes that were found, that of the most mass first; `mode` is one of them."""
     flat, back = _tree.vector(mode)
-    if flat.size > MOST_PARAMETERS:
+    if flat.size > limits.LIMITS.mode_parameters:
         return []
     here = flat.astype(np.float64)
     found = [found for found in [_mode(model, num_rows, mode, rows)] if found is not None]
@@ -49,15 +42,17 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
     deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
     for point in _images(mode):
         value = log_density_on_rows(model, num_rows, point, rows)
-        if value > level - _NEGLIGIBLE * max(1.0, 0.5 * flat.size):
+        if value > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
             _add(found, model, num_rows, point, rows)
     away = np.maximum(np.abs(_flat(start) - here), 10 * deviations)
     away = np.maximum(away, np.abs(here))
-    normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal((_FAR_AWAY, flat.size))
+    normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal(
+        (limits.LIMITS.mode_searches, flat.size)
+    )
     for normal in normals:
         _add(found, model, num_rows, back(here + away * normal), rows)
     found.sort(key=lambda one: -one.log_mass)
-    return [one for one in found if one.log_mass > found[0].log_mass - _NEGLIGIBLE]
+    return [one for one in found if one.log_mass > found[0].log_mass - limits.LIMITS.negligible_mass]
 
 
 def _images(mode: Params) -> Iterator[Params]:
@@ -68,7 +63,7 @@ def _images(mode: Params) -> Iterator[Params]:
     for number, leaf in enumerate(leaves):
         for entry in range(min(leaf.size, 4)):
             made += 1
-            if made > _IMAGES:
+            if made > limits.LIMITS.mode_images:
                 return
             turned = leaf.copy()
             turned.flat[entry] *= -1
@@ -87,11 +82,11 @@ def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Ro
     """Climb from a point, and keep where it ends if that is a mode, and a new one."""
     if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
         return
-    position, distance, _, _ = ascend_on_rows(model, num_rows, point, rows, most=_LOOKS)
+    position, distance, _, _ = ascend_on_rows(model, num_rows, point, rows, most=limits.LIMITS.mode_looks)
     if not distance <= FAR:
         return
     mode = _mode(model, num_rows, position, rows)
-    if mode is not None and all(_distance(mode, other) > _APART for other in found):
+    if mode is not None and all(_distance(mode, other) > limits.LIMITS.modes_apart for other in found):
         found.append(mode)
 
 
