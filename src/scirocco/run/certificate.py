@@ -29,6 +29,7 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
+from scirocco.model.base import finer
 from scirocco.run import setup
 from scirocco.run.defaults import HAS_NO_SHAPE
 from scirocco.run.metric import DOUBLE
@@ -161,7 +162,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
-    exact = run.origin.model.finer is run.origin.model  # otherwise its density has an error, too
+    exact = finer(run.origin.model) is run.origin.model  # otherwise its density has an error, too
     if exact and run.origin.sampler.needs.trajectory:  # what is left is Monte Carlo error
         limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
     by_chance = 3 / math.sqrt(max(measures["ess"], 1.0))  # not the sampler's fault: more draws would help
@@ -271,9 +272,9 @@ def _monte_carlo(run: Any) -> tuple[float, float]:
 def _why_not(run: Any, troubles: list[str]) -> str:
     if troubles:
         return "the chains do not represent one distribution"
-    if run.origin is None or not run.origin.model.has_density:
+    if run.origin is None or not run.origin.model.facts.has_density:
         return "they need the model and the data"
-    if run.origin.model.takes_key:
+    if run.origin.model.facts.takes_key:
         return "the log likelihood is random"
     if float(run.origin.sampler.temperature) != 1.0:
         return "the temperature is not 1"
@@ -298,7 +299,7 @@ def _of_scores(
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
-    scores = scores_at(origin.model.finer, table, centre, some, key_of(0))
+    scores = scores_at(finer(origin.model), table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count

@@ -56,7 +56,7 @@ _AS_GOOD = 1.15
 
 def drive_of(model: Any) -> str:
     """What drives a sampler of this model; "" for what is no model."""
-    return model.drive if isinstance(model, Posterior) else ""
+    return model.facts.drive if isinstance(model, Posterior) else ""
 
 
 def default_lengths(
@@ -144,7 +144,7 @@ def affords_trajectories(
     """Whether `sc.NUTS` can be used, on data with at most so many numbers."""
     return (
         drive_of(model) == "gradient"
-        and not model.takes_key
+        and not model.facts.takes_key
         and devices is None
         and isinstance(source, ArraySource)
         and _numbers(model, source) <= numbers
@@ -155,7 +155,10 @@ def affords_trajectories(
 
 def _numbers(model: Any, source: ArraySource) -> float:
     """Numbers in the data, or as many as cost the same."""
-    cost, numbers = model.row_cost(source.row_spec), sum(leaf.size for leaf in jax.tree.leaves(source.arrays))
+    cost, numbers = (
+        model.facts.row_cost(source.row_spec),
+        sum(leaf.size for leaf in jax.tree.leaves(source.arrays)),
+    )
     return numbers if cost == 1 else max(numbers, _NUMBERS * source.num_rows * cost)
 
 
@@ -167,8 +170,10 @@ def default_estimator(
         return Full()
     if sampler.needs.expansion:
         return Taylor()
-    drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
-    few = 4 * _BATCH if drawn or model.row_cost(source.row_spec) == 1 else 2 * _LEAST_OF_COSTLY
+    drawn = (
+        drive_of(model) != "gradient" or model.facts.takes_key
+    )  # a sum that is drawn has no fixed reference
+    few = 4 * _BATCH if drawn or model.facts.row_cost(source.row_spec) == 1 else 2 * _LEAST_OF_COSTLY
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= few:
         return Full()  # control variates look at each row of a batch twice
     places = 1 if devices is None else devices.num_row_places
@@ -193,7 +198,7 @@ def with_best_batch(
     """The batch size with the least work for an effective draw, and the scales with its noise.
 
     `in_epochs`: no row is used twice in an epoch; otherwise batches are independent. `in_memory`: all rows may be used
-    at every step, if that is less work: their noise is 0, and each is used once. `row_cost`: see `Posterior`.
+    at every step, if that is less work: their noise is 0, and each is used once. `row_cost`: see `model.Facts`.
 
     The work of a step is that of its rows, each used twice, and of what a step costs anyway: about as much as
     4000/d + d/2 rows of d numbers (k/2 where L has kd numbers). They are fixed: the same data give the same draws.

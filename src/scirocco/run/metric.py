@@ -101,7 +101,7 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
 
 def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of a dense "laplace" metric from all rows, with their arguments."""
-    if model.row_cost(table.row_spec) > 1 or table.num_rows * _tree.size(position) ** 2 > _WORK:
+    if model.facts.row_cost(table.row_spec) > 1 or table.num_rows * _tree.size(position) ** 2 > _WORK:
         return []
     return [table.program(_Curvature(model), position), (_prior_curvature, (model, position))]
 
@@ -305,7 +305,7 @@ def _over_rows(
     summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
 ) -> np.ndarray:
     """The sum over all rows, or N/n times that over n random ones."""
-    count = COSTLY_ROWS if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
+    count = COSTLY_ROWS if summand.model.facts.row_cost(table.row_spec) > 1 else int(work / work_per_row)
     some = _sampled(table, count, key)
     found = np.asarray(some.sum(summand, position))
     return found if some is table else np.asarray(table.num_rows / some.num_rows * found, found.dtype)

@@ -112,7 +112,7 @@ def compose(
 
 def source_of(model: Any, data: Data) -> RowSource:
     """The data as a source of what the model's data are: rows, or groups of rows."""
-    return as_source(data, model.groups if isinstance(model, Posterior) else None)
+    return as_source(data, model.facts.groups if isinstance(model, Posterior) else None)
 
 
 def _spread(
@@ -214,7 +214,7 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
     size = _tree.size(params)
     if not isinstance(model, Model) or not isinstance(table, Resident) or size > DENSE_PARAMETERS:
         return
-    if model.takes_key or not sampler.is_open:
+    if model.facts.takes_key or not sampler.is_open:
         return
     with contextlib.suppress(
         Exception
@@ -234,8 +234,7 @@ def prepare_estimator(
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
     params = arguments.check_params(params)
-    model.check_domain(params)
-    model.check_shapes(params, problem.source, parts.batching.size)
+    model.check_start(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
     renewals = parts.sampler.needs.reference
@@ -261,7 +260,7 @@ def _explained(problem: Problem, params: Params) -> Iterator[None]:
     try:
         yield
     except BadStartError:
-        if problem.model.has_density:
+        if problem.model.facts.has_density:
             problem.model.explain_bad_start(problem.model.unconstrain(params), problem.table, [])
         raise
 
@@ -271,7 +270,7 @@ def _resolved(
 ) -> tuple[Parts, Start, dict[str, Any], int | None]:
     """The method with all automatic choices filled in, where it starts, what was found, and its thinning."""
     model, table, position = problem.model, problem.table, prepared.position
-    if not model.has_density:
+    if not model.facts.has_density:
         shapes: Any = count_scales(model, table, position, parts.estimator, key)
         return parts._replace(sampler=parts.sampler.resolve(shapes, position)), start, {}, None
     density = cast(Model, model)
@@ -293,7 +292,7 @@ def _resolved(
             position,
             table.batching.epoch > 1,
             not table.streamed,
-            model.row_cost(table.row_spec),
+            model.facts.row_cost(table.row_spec),
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
         if estimator.traits.is_exact:
