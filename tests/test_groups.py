@@ -107,9 +107,7 @@ def test_local_draws_have_the_conditional_distribution(seed):
     data = ragged(np.random.default_rng(seed), 12, heavy=True)
     source = grouped(data, "g")
     many = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (1, 4000)), THETA)
-    run = types.SimpleNamespace(
-        draws=many, origin=types.SimpleNamespace(model=types.SimpleNamespace(bare=NORMAL), source=source)
-    )
+    run = types.SimpleNamespace(draws=many, origin=types.SimpleNamespace(model=NORMAL, source=source))
     labels = ["group 5", "group 0", "group 1"]
     found = local_draws(run, labels, 0.9, num_draws=4000, seed=seed, keep_draws=True)
     mean, scale, noise = (float(THETA[name]) for name in ("mean", "scale", "noise"))
@@ -141,7 +139,7 @@ def test_derived_quantities_of_groups(heavy, seed):
     source = grouped({**data, "number": number.astype(np.float32)}, "g")
     run = types.SimpleNamespace(
         draws={name: np.array([value], np.float32) for name, value in draws.items()},
-        origin=types.SimpleNamespace(model=types.SimpleNamespace(bare=model), source=source),
+        origin=types.SimpleNamespace(model=model, source=source),
     )
     found = local_draws(run, ["group 5", "group 0", "group 1"], 0.3, keep_draws=True).draws
     expected = np.array([5, 0, 1]) + np.array(draws["scale"])[:, None] * found["u"]

@@ -265,7 +265,7 @@ def test_latent_sites_of_chosen_rows_are_drawn_in_their_own_units(seed):
     counts = np.random.default_rng(seed).negative_binomial(3, 0.4, N)
     model, rows, _ = from_numpyro(gamma_effects, data=counts)
     shape = np.full((1, 2000), 1.7, np.float32)
-    origin = types.SimpleNamespace(model=types.SimpleNamespace(bare=model), source=grouped(rows, "data"))
+    origin = types.SimpleNamespace(model=model, source=grouped(rows, "data"))
     run = types.SimpleNamespace(draws={"shape": shape}, origin=origin)
     found = local_draws(run, [4, 9], 0.9, num_draws=2000, seed=seed)
     wanted = (1.7 + counts[[4, 9]]) / 1.5

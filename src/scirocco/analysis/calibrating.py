@@ -290,10 +290,10 @@ def _simulated(simulate: Simulate, key: Key) -> tuple[Params, Data]:
 
 def _start(model: Posterior, simulate: Simulate, seed: int) -> Params:
     """The mean of some simulated parameters, on the real line, so that it is in the domain."""
-    found = [_simulated(simulate, _key(seed, 2**31 + k))[0] for k in range(_STARTS)]
-    for params in found[:1]:
-        model.check_domain(params)
-    positions = [model.unconstrain(params) for params in found]
+    found = [_simulated(simulate, _key(seed, 2**31 + k)) for k in range(_STARTS)]
+    params, data = found[0]
+    model.check_start(params, as_source(data, model.facts.groups), 1)
+    positions = [model.unconstrain(params) for params, _ in found]
     mean = jax.tree.map(lambda *leaves: jnp.mean(jnp.stack(leaves), axis=0), *positions)
     return jax.tree.map(np.asarray, model.constrain(mean))
 
@@ -345,7 +345,7 @@ def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:
         more = jax.vmap(job.quantities)(together)
         names += list(more)
         parts += [np.asarray(value, np.float64).reshape(len(value), -1)[:, :1] for value in more.values()]
-    if isinstance(job.model, Model) and not job.model.takes_key:
+    if isinstance(job.model, Model) and not job.model.facts.takes_key:
         direct = in_users_units(job.model, "sc.analysis.sbc")
         sums = sum(
             part.astype(np.float64).sum(axis=0)

@@ -279,7 +279,7 @@ def log_predictive(
     -1.1689
     """
     size = _checks.positive_int(chunk, "chunk")
-    direct, source = in_users_units(model, "log_predictive"), as_source(data, model.groups)
+    direct, source = in_users_units(model, "log_predictive"), as_source(data, model.facts.groups)
     leaves, treedef = jax.tree.flatten(chosen(draws_of(draws), None).params)
     num_rows, num_draws = source.num_rows, len(leaves[0])
     size = min(size, num_rows)

@@ -115,7 +115,7 @@ def tune(
     _check(model, preconditioner, method, seconds)
     num_steps = _checks.positive_int(num_steps, "num_steps", minimum=10)
     over = check_over(over or {})
-    source = as_source(data, model.groups)
+    source = as_source(data, model.facts.groups)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     if sampler is not None:
         arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
@@ -188,7 +188,7 @@ def _with_size(estimator: Estimator, size: int) -> Estimator:
 
 def _check(model: object, preconditioner: str | None, method: str, seconds: float | None) -> None:
     if not isinstance(model, Model):
-        if isinstance(model, Posterior) and model.drive == "counts":
+        if isinstance(model, Posterior) and model.facts.drive == "counts":
             raise InvalidTypeError(
                 "tune requires gradients of a log density, which a CountModel does not have. sc.SCIR and sc.SCIRCV "
                 "choose their step size from the noise of the counts if you omit it."

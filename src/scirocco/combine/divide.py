@@ -207,5 +207,5 @@ def _page(
         "shuffle": bool(shuffle),
         "asked": described | asked,
         "model": repr(model),
-        "transformed": model.transforms is not None,
+        "transformed": model.facts.transforms is not None,
     }

@@ -130,10 +130,11 @@ def fractionate(model: Posterior, num_shards: int) -> Model:
             "subposteriors are made of a sc.Model: the draws of a CountModel's could not be combined. Its counts need "
             "no shards to be exact: sc.sample(..., mesh=...) adds them up over devices."
         )
-    if isinstance(model, Posterior) and model.groups is not None:
+    if isinstance(model, Posterior) and model.facts.groups is not None:
         raise InvalidTypeError(
-            f"subposteriors divide rows, but the rows of a group ({model.groups!r}) share its variable and must stay "
-            "together: a sc.HierarchicalModel has no shards. sc.sample reads batches of whole groups from one data set."
+            f"subposteriors divide rows, but the rows of a group ({model.facts.groups!r}) share its variable and must "
+            "stay together: a sc.HierarchicalModel has no shards. sc.sample reads batches of whole groups from one "
+            "data set."
         )
     hint = "; add parentheses" if isinstance(model, type) else ""
     raise InvalidTypeError(

@@ -116,12 +116,12 @@ def _plain_sum(
 
 
 def _row_cost(summand: Summand, data: Data) -> float:
-    """The cost of a row of the model of a summand, see `Posterior.row_cost`."""
+    """The cost of a row of the model of a summand, see `model.Facts`."""
     model = getattr(getattr(summand, "summand", summand), "model", None)
     if model is None:
         return 1.0
     spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
-    return float(model.row_cost(spec))
+    return float(model.facts.row_cost(spec))
 
 
 def rows_per_chunk(data: Data, row_cost: float = 1.0) -> int:

@@ -112,7 +112,7 @@ def some_rows(model: Any, table: Table, key: Key) -> Rows:
 
 def affordable(model: Any, table: Table, num_rows: int) -> int:
     """So many rows, or fewer if each costs as much as many."""
-    return max(min(num_rows, _LEAST_ROWS), int(num_rows / model.row_cost(table.row_spec)))
+    return max(min(num_rows, _LEAST_ROWS), int(num_rows / model.facts.row_cost(table.row_spec)))
 
 
 def _rows_for(size: int, few: int) -> int:

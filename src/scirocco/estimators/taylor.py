@@ -34,6 +34,7 @@ from scirocco.estimators.mode import find_mode
 from scirocco.estimators.newton import hessian, inverse_root
 from scirocco.estimators.variance_reduced import centre_like
 from scirocco.model import Posterior, WithValue, without_value
+from scirocco.model.base import bare, valued
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _MOST_PARAMETERS = 2_000
@@ -138,8 +139,8 @@ class Taylor(Estimator):
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """The mode, the sums of gradients and Hessians there, the probabilities and the bound."""
-        bare: Any = model.bare
-        if not bare.has_density or bare.takes_key:
+        plain: Any = bare(model)
+        if not plain.facts.has_density or plain.facts.takes_key:
             raise InvalidTypeError(
                 "Taylor expands a log likelihood that is not random: it requires a sc.Model without a key."
             )
@@ -150,15 +151,15 @@ class Taylor(Estimator):
             )
         order = self.order
         if order is None:
-            order = 1 if bare.curvature_bound is not None and bare.third_bound is None else 2
+            order = 1 if plain.curvature_bound is not None and plain.third_bound is None else 2
         if self.centre is None:
-            centre, _, _, report = find_mode(bare, table, position, key)
+            centre, _, _, report = find_mode(plain, table, position, key)
         else:
-            params = jax.eval_shape(bare.constrain, position)
-            centre, report = bare.unconstrain(centre_like(self.centre, params, "Taylor")), {"passes": 0.0}
+            params = jax.eval_shape(plain.constrain, position)
+            centre, report = plain.unconstrain(centre_like(self.centre, params, "Taylor")), {"passes": 0.0}
         total = table.sum(model.summand, centre, key)
         gradient = model.combine(centre, total)
-        memory, estimator = self._expanded(bare, table, centre, total, without_value(gradient), order)
+        memory, estimator = self._expanded(plain, table, centre, total, without_value(gradient), order)
         report = {**report, "passes": report["passes"] + 4.0}
         return Prepared(centre, memory, report, near_mode=True, gradient=gradient, estimator=estimator)
 
@@ -318,7 +319,7 @@ class _Magnitudes:
 
     def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> tuple[Array, Array]:
         at, factor = position
-        found = self.model.valued.summand.each(at, rows)
+        found = valued(self.model).summand.each(at, rows)
         flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])(found.gradient)
         return jnp.sqrt(jnp.sum((flat @ factor) ** 2, axis=-1)), jnp.abs(found.value)
 

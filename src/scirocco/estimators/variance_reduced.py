@@ -36,6 +36,7 @@ from scirocco.estimators.base import (
 from scirocco.estimators.mode import find_mode
 from scirocco.estimators.plain import Minibatch
 from scirocco.model import Posterior
+from scirocco.model.base import bare
 from scirocco.types import Array, Key, Params, PyTree
 
 LIPSCHITZ = "lipschitz"
@@ -160,13 +161,13 @@ class ControlVariates(Estimator):
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """Find the mode, the exact sum there, and the probabilities."""
-        if self.is_open and model.drive != "gradient":
+        if self.is_open and model.facts.drive != "gradient":
             raise InvalidTypeError(
                 'probabilities="lipschitz" of ControlVariates requires the gradient of a log density: use a sc.Model, '
                 "or pass an array."
             )
         # counts have no density to maximise: stay at the start
-        if self.centre is not None or model.drive != "gradient":
+        if self.centre is not None or model.facts.drive != "gradient":
             centre = position
             if self.centre is not None:
                 params = jax.eval_shape(model.constrain, position)
@@ -176,14 +177,14 @@ class ControlVariates(Estimator):
             report: dict[str, Any] = {"passes": 1.0}
         else:
             centre, total, gradient, report = find_mode(
-                model.bare, table, position, key, self.optimizer, self.num_optimizer_steps, self.polish
+                bare(model), table, position, key, self.optimizer, self.num_optimizer_steps, self.polish
             )
-            if model.has_value:  # repeat with the value
+            if model.facts.has_value:  # repeat with the value
                 total = table.sum(model.summand, centre, key)
                 gradient, report = model.combine(centre, total), {**report, "passes": report["passes"] + 1.0}
         found = None
         if self.is_open:
-            sizes = bounds.row_sizes(model.bare, table, centre)
+            sizes = bounds.row_sizes(bare(model), table, centre)
             found = dataclasses.replace(self, probabilities=bounds.shares(sizes).astype(np.float32))
             report = {**report, "passes": report["passes"] + 2.0}
         memory = CentredMemory(centre, total)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import gc
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -86,6 +86,46 @@ class RowSource(Protocol):
         """Some rows."""
 
 
+def _of_a_plain_model(_: PyTree) -> float:
+    """The cost of a row of a plain model."""
+    return 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known about a model, and what it offers in addition to what every run requires."""
+
+    drive: str
+    """The kind of the sum: "gradient", "counts" or "blocks". A sampler declares which one it needs."""
+    takes_key: bool = False
+    """Whether the summand is random (latent variables drawn for each row)."""
+    has_density: bool = False
+    """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
+    has_value: bool = False
+    """Whether `summand` and `combine` yield a `WithValue`."""
+    groups: str | None = None
+    """The column of the data with the group of each row, if a datum is a group (`sc.HierarchicalModel`)."""
+    transforms: PyTree | None = None
+    """The constraints of the parameters."""
+    dims: Mapping[str, Sequence[str | None]] = dataclasses.field(default_factory=dict)
+    """The names of the axes of parameters and derived quantities."""
+    coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    """Labels along named axes."""
+    row_cost: Callable[[PyTree], float] = _of_a_plain_model
+    """`row_cost(row_spec)`: the cost of a row, in units of one of a plain model: set-ups look at fewer rows if it is
+    high."""
+    derive: Callable[[Params], dict[str, np.ndarray]] | None = None
+    """`derive(draws)`: quantities that are computed from draws, leaves (chain, draw, ...)."""
+    auxiliary: Callable[[Params, Rows, Key | None], PyTree] | None = None
+    """`auxiliary(params, rows, key)`: the latent variables that the likelihood draws for these rows."""
+    valued: Callable[[], Posterior] | None = None
+    """The same posterior with its log density next to the gradient: its sums and drives are `WithValue`."""
+    bare: Posterior | None = None
+    """The posterior that this one with its log density was made from."""
+    finer: Callable[[], Posterior] | None = None
+    """The same posterior, computed more precisely, where it is a numerical approximation."""
+
+
 class Posterior(abc.ABC):
     """A posterior whose data enter through a sum over the rows.
 
@@ -94,22 +134,10 @@ class Posterior(abc.ABC):
     functions, because compiled programs are kept for each.
     """
 
-    drive: ClassVar[str]
-    """The kind of the sum: "gradient" or "counts". A sampler declares which one it needs."""
-    takes_key: bool = False
-    """Whether the summand is random (latent variables drawn for each row)."""
-    transforms: PyTree | None = None
-    """The constraints of the parameters (`sc.Model`)."""
-    dims: Mapping[str, Sequence[str | None]] = MappingProxyType({})
-    """The names of the axes of parameters and derived quantities (`sc.Model`)."""
-    coords: Mapping[str, Sequence[Any]] = MappingProxyType({})
-    """Labels along named axes (`sc.Model`)."""
-    has_density: ClassVar[bool] = False
-    """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
-    groups: str | None = None
-    """The column of the data with the group of each row, if a datum is a group (`sc.HierarchicalModel`)."""
-    has_value: ClassVar[bool] = False
-    """Whether `summand` and `combine` yield a `WithValue` (see `valued`)."""
+    @property
+    @abc.abstractmethod
+    def facts(self) -> Facts:
+        """What is known about it."""
 
     # -- positions and parameters ---------------------------------------------------------------------------
 
@@ -121,73 +149,39 @@ class Posterior(abc.ABC):
     def unconstrain(self, params: Params) -> Params:
         """From the user's parameters to a position."""
 
-    @abc.abstractmethod
-    def check_domain(self, params: Params) -> None:
-        """Raise an error if a starting value is outside its domain."""
-
-    def derive(self, draws: Params) -> dict[str, np.ndarray]:
-        """Quantities that are computed from draws, leaves (chain, draw, ...); by default none."""
-        return {}
-
     def place(self, position: Params, table: SomeRows, key: Key) -> Params:
         """Where the sampler starts if the user starts at `position`; by default there."""
         return position
 
-    def spread(self, position: Params, total: PyTree) -> Params:
-        """The position to start from if the sum over all rows is about `total` there; by default unchanged."""
-        return position
+    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
+        """Raise an error for values outside their domain, and for functions whose results have the wrong form.
+
+        The user's functions are traced on shapes alone.
+        """
+
+    def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:  # noqa: B027
+        """Raise an error for what is not finite at the start; `unhappy` names such parameters (empty: unknown)."""
 
     # -- what drives a sampler ------------------------------------------------------------------------------
-
-    @abc.abstractmethod
-    def combine(self, position: Params, total: PyTree) -> PyTree:
-        """The sampler's input: the exact part of the prior, and an estimate `total` of the sum over the data."""
 
     @property
     @abc.abstractmethod
     def summand(self) -> Any:
         """f in Σ_i f(θ, x_i)."""
 
-    @property
-    def valued(self) -> Posterior:
-        """The same posterior with its log density next to the gradient: its sums and drives are `WithValue`."""
-        raise InvalidTypeError(
-            f"a {type(self).__name__} has no log density, so a sampler cannot use its value."
-        )
-
-    @property
-    def bare(self) -> Posterior:
-        """The posterior that `valued` was made from; itself otherwise."""
-        return self
-
-    def auxiliary(self, params: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        """Auxiliary draws of these rows at `params` (latent variables), leaves (row, ...)."""
-        raise InvalidTypeError(f"a {type(self).__name__} has no auxiliary draws: use a sc.Model.")
+    @abc.abstractmethod
+    def combine(self, position: Params, total: PyTree) -> PyTree:
+        """The sampler's input: the exact part of the prior, and an estimate `total` of the sum over the data."""
 
     def blank_total(self, position: Params, row_spec: PyTree) -> PyTree:
         """A value with the structure and shapes of the sum over the rows: by default those of a position."""
         return position
 
-    def row_cost(self, row_spec: PyTree) -> float:
-        """The cost of a row, in units of a row of a plain model: set-ups look at fewer rows if it is high."""
-        return 1.0
-
-    @property
-    def finer(self) -> Posterior:
-        """The same posterior, computed more precisely where it is a numerical approximation; otherwise itself."""
-        return self
-
-    # -- checks and records ---------------------------------------------------------------------------------
-
-    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
-        """Trace the user's functions on shapes alone; raise an error for results of the wrong form."""
+    # -- values ---------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """A number that is finite if the model can be evaluated at `position` with these rows."""
-
-    def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:  # noqa: B027
-        """Raise an error for what is not finite at the start; `unhappy` names such parameters (empty: unknown)."""
 
     @abc.abstractmethod
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
@@ -211,14 +205,6 @@ class Wrapper(Posterior):
         """The model's."""
         return self.model.unconstrain(params)
 
-    def check_domain(self, params: Params) -> None:
-        """The model's."""
-        self.model.check_domain(params)
-
-    def row_cost(self, row_spec: PyTree) -> float:
-        """The model's."""
-        return self.model.row_cost(row_spec)
-
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """The model's."""
         return self.model.look(position, rows, key)
@@ -230,6 +216,25 @@ class Wrapper(Posterior):
     def stats(self, total: PyTree) -> dict[str, Array]:
         """The model's."""
         return self.model.stats(total)
+
+
+def valued(model: Posterior) -> Posterior:
+    """The same posterior with its log density next to the gradient."""
+    if model.facts.valued is None:
+        raise InvalidTypeError(
+            f"a {type(model).__name__} has no log density, so a sampler cannot use its value."
+        )
+    return model.facts.valued()
+
+
+def bare(model: Posterior) -> Any:
+    """The posterior that `valued` was made from; itself otherwise."""
+    return model if model.facts.bare is None else model.facts.bare
+
+
+def finer(model: Posterior) -> Any:
+    """The same posterior, computed more precisely where it is a numerical approximation; otherwise itself."""
+    return model if model.facts.finer is None else model.facts.finer()
 
 
 def blank(spec: PyTree) -> PyTree:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from scirocco import _tree
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior, RowSource, SomeRows, Wrapper, blank, one_row
+from scirocco.model.base import Facts, Posterior, RowSource, SomeRows, Wrapper, blank, one_row
 from scirocco.model.checks import takes_three, trace
 from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel
 from scirocco.model.density import Model
@@ -86,8 +86,6 @@ class BlockModel(Posterior):
     >>> model = sc.BlockModel(joint, weights=sc.CountModel(1.0, labels))
     """
 
-    drive = "blocks"
-
     def __init__(self, model: Model, /, **blocks: CountModel | Statistics):
         if not isinstance(model, Model):
             raise InvalidTypeError(
@@ -105,7 +103,11 @@ class BlockModel(Posterior):
                     "that use the gradient of the joint model."
                 )
         self.model, self.blocks = model, blocks
-        self.takes_key = any(block.takes_key for block in blocks.values())
+
+    @property
+    def facts(self) -> Facts:
+        """That its samplers are those of blocks."""
+        return Facts(drive="blocks", takes_key=any(block.takes_key for block in self.blocks.values()))
 
     def __hash__(self) -> int:
         return hash((self.model, tuple(self.blocks.items())))
@@ -162,9 +164,10 @@ class BlockModel(Posterior):
             position = view.spread(position, _tree.scale(table.num_rows / count, total))
         return position
 
-    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
-        """Check the joint density and the counts of each block driven by them, and that statistics can be traced."""
-        self.model.check_shapes(params, source, batch_size)
+    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+        """Check the domain, the joint density, the counts of blocks, and that statistics can be traced."""
+        self.check_domain(params)
+        self.model.check_start(params, source, batch_size)
         for name, block in self.blocks.items():
             block.check_block(name, params, source, batch_size)
 
@@ -227,7 +230,6 @@ class View(Wrapper):
     It is also the summand: f(θ, x_i) is the contribution of a row to that block.
     """
 
-    drive = "block"
     dense: ClassVar[bool] = False
     model: BlockModel
     follows: str
@@ -235,7 +237,11 @@ class View(Wrapper):
 
     def __init__(self, model: BlockModel, names: tuple[str, ...]):
         self.model, self.names = model, names
-        self.takes_key = False
+
+    @property
+    def facts(self) -> Facts:
+        """The class attribute `follows` says what drives the block."""
+        return Facts(drive="block")
 
     def __hash__(self) -> int:
         return hash((type(self), self.model, self.names))
@@ -307,7 +313,11 @@ class SummedView(View):
     def __init__(self, model: BlockModel, names: tuple[str, ...]):
         super().__init__(model, names)
         self.block = model.blocks[names[0]]
-        self.takes_key = self.block.takes_key
+
+    @property
+    def facts(self) -> Facts:
+        """Its sum may be random."""
+        return Facts(drive="block", takes_key=self.block.takes_key)
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None

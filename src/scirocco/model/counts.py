@@ -14,7 +14,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._random import Purpose, key_for
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Posterior, RowSource, SomeRows, make_room
+from scirocco.model.base import Facts, Posterior, RowSource, SomeRows, make_room
 from scirocco.model.checks import (
     check_fits,
     check_simplex,
@@ -114,6 +114,11 @@ class CountModel(Posterior):
         self._identity = (self.counts, self.form, tuple(spaces), tree, written, shape)
         make_room()
         self._jitted = jax.jit(self.counts)
+
+    @property
+    def facts(self) -> Facts:
+        """That counts drive its samplers."""
+        return Facts(drive="counts", takes_key=self.takes_key)
 
     def __hash__(self) -> int:
         return hash(self._identity)
@@ -255,8 +260,9 @@ class CountModel(Posterior):
         count = min(table.num_rows, PLACING_ROWS)
         return _about_as_large(self, table.num_rows / count, position, table.spread_rows(count), key)
 
-    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
-        """Check that counts have the structure and shapes of the parameters."""
+    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+        """Check the domain, and that counts have the structure and shapes of the parameters."""
+        self.check_domain(params)
         self.check_counts(params, params, source, batch_size)
 
     def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:

@@ -18,7 +18,17 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.model import units
-from scirocco.model.base import Posterior, RowSource, SomeRows, WithValue, Wrapper, blank, make_room, one_row
+from scirocco.model.base import (
+    Facts,
+    Posterior,
+    RowSource,
+    SomeRows,
+    WithValue,
+    Wrapper,
+    blank,
+    make_room,
+    one_row,
+)
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.model.linear import LinearLikelihood
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
@@ -93,8 +103,8 @@ class Model(Posterior):
     Array(-2.5, dtype=float32)
     """
 
-    drive = "gradient"
-    has_density = True
+    takes_key: bool
+    groups: str | None = None
     curvature_bound: Callable[[Params, Datum], Any] | None = None
     third_bound: float | None = None
 
@@ -213,6 +223,22 @@ class Model(Posterior):
         make_room()
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
+
+    @property
+    def facts(self) -> Facts:
+        """What is known about it, and what it offers."""
+        return Facts(
+            drive="gradient",
+            takes_key=self.takes_key,
+            has_density=True,
+            groups=self.groups,
+            transforms=self.transforms,
+            dims=self.dims,
+            coords=self.coords,
+            derive=self.derive,
+            auxiliary=self.auxiliary,
+            valued=lambda: Valued(self),
+        )
 
     @property
     def has_dependent_transforms(self) -> bool:
@@ -368,8 +394,9 @@ class Model(Posterior):
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check_shapes(self, params: Params, source: RowSource, batch_size: int) -> None:
-        """Check that the result is a scalar for one datum, or one value per row."""
+    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+        """Check the domain, and that the result is a scalar for one datum, or one value per row."""
+        self.check_domain(params)
         check_density(self, params, source, batch_size)
 
     def explain_bad_start(self, position: Params, table: SomeRows, unhappy: list[str]) -> None:
@@ -426,11 +453,8 @@ class ValuedSum(GradientSum):
 class Valued(Wrapper):
     """A model whose sums and drives are `WithValue`: for samplers that use the value of the log density."""
 
-    drive = "gradient"
-    has_value = True
-
     def __init__(self, model: Model):
-        self.model, self.takes_key = model, model.takes_key
+        self.model = model
 
     def __hash__(self) -> int:
         return hash((Valued, self.model))
@@ -444,14 +468,17 @@ class Valued(Wrapper):
         return ValuedSum(self.model)
 
     @property
-    def valued(self) -> Valued:
-        """Itself."""
-        return self
-
-    @property
-    def bare(self) -> Model:
-        """The model."""
-        return self.model
+    def facts(self) -> Facts:
+        """The facts of the model, with a value."""
+        of = self.model.facts
+        return Facts(
+            drive="gradient",
+            takes_key=of.takes_key,
+            has_value=True,
+            row_cost=of.row_cost,
+            valued=lambda: self,
+            bare=self.model,
+        )
 
     def combine(self, position: Params, total: WithValue) -> WithValue:
         """Gradient and value of the log posterior, on the real line."""

@@ -22,6 +22,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import units
+from scirocco.model.base import Facts
 from scirocco.model.density import Model
 from scirocco.transforms import Transform
 from scirocco.types import Array, LogPrior, Params, PyTree, Rows
@@ -172,7 +173,12 @@ class HierarchicalModel(Model):
         other._finish()
         return other
 
-    def row_cost(self, row_spec: PyTree) -> float:
+    @property
+    def facts(self) -> Facts:
+        """With what integrals over groups cost, and more precise ones."""
+        return replace(super().facts, row_cost=self._row_cost, finer=lambda: self.finer)
+
+    def _row_cost(self, row_spec: PyTree) -> float:
         """Twice the evaluations of the log likelihood of a row: at the nodes, and in the search for the mode."""
         return 2.0 * row_spec["group"].shape[0] * (len(self.integrated.rule[1]) + _SEARCH)
 

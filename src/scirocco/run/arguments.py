@@ -107,7 +107,7 @@ def _check_leaf(name: str, leaf: Any) -> Array:
 
 def check_value(model: Posterior, sampler: Sampler) -> None:
     """Raise an error if the sampler needs log densities and the model has none."""
-    if sampler.needs.value and not model.has_density:
+    if sampler.needs.value and not model.facts.has_density:
         raise InvalidTypeError(
             f"{type(sampler).__name__} uses the value of the log density: it requires a sc.Model(log_likelihood, "
             f"log_prior), not a {type(model).__name__}."
@@ -145,7 +145,7 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
     if not sampler.needs.trajectory:
         return
     name = type(sampler).__name__
-    if model.takes_key:
+    if model.facts.takes_key:
         raise InvalidValueError(
             f"{name} requires exact gradients, but this log likelihood is random (it takes a key)."
         )

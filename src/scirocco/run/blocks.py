@@ -68,7 +68,7 @@ class InTurn(Scheme):
         """The one-off work of the estimator, for each block that reads data."""
         memory, report, start = [], {"passes": 0.0}, position
         for view in _views(model, parts):
-            estimator = serving(parts.estimator, view.takes_key)
+            estimator = serving(parts.estimator, view.facts.takes_key)
             prepared = estimator.prepare(view, table, position, key)
             memory.append(prepared.memory)
             report["passes"] += prepared.report.get("passes", 0.0)
@@ -80,7 +80,7 @@ class InTurn(Scheme):
     ) -> tuple[PyTree, ...]:
         """One memory for each block that reads data."""
         return tuple(
-            serving(parts.estimator, view.takes_key).blank_memory(
+            serving(parts.estimator, view.facts.takes_key).blank_memory(
                 position, view.blank_total(position, row_spec), num_rows
             )
             for view in _views(model, parts)
@@ -109,7 +109,7 @@ class InTurn(Scheme):
         single = _alone(parts, batch.num_rows)
         own = None if key is None else jax.random.fold_in(key, index)
         context = context_of(parts, _share(batch, place, len(readers), single), number, own)
-        estimator, kind = serving(parts.estimator, view.takes_key), sampler.samplers[index].needs.noise
+        estimator, kind = serving(parts.estimator, view.facts.takes_key), sampler.samplers[index].needs.noise
         with products_of(estimator):
             estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
         drive = Gradient(view.combine(position, estimate.total), estimate.noise)
@@ -161,9 +161,9 @@ def _views(model: BlockModel, parts: Parts) -> list[View]:
 
 def as_block_model(model: Posterior, sampler: Blocks) -> BlockModel:
     """Return the model as a model of blocks; check that each block has what its sampler needs."""
-    if model.has_density:
+    if model.facts.has_density:
         model = BlockModel(model)  # type: ignore[arg-type]
-    if model.drive != "blocks":
+    if model.facts.drive != "blocks":
         raise InvalidTypeError(f"Blocks requires a joint sc.Model or a sc.BlockModel, got {model!r}.")
     assert isinstance(model, BlockModel)
     named = {name for names in sampler.names for name in names}

@@ -29,6 +29,7 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess, rhat
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
+from scirocco.model.base import finer
 from scirocco.run import setup
 from scirocco.run.choose import limits
 from scirocco.run.choose.scores import flat_positions, scores_at
@@ -166,7 +167,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
-    exact = run.origin.model.finer is run.origin.model  # otherwise its density has an error, too
+    exact = finer(run.origin.model) is run.origin.model  # otherwise its density has an error, too
     if exact and run.origin.sampler.needs.trajectory:  # what is left is Monte Carlo error
         limits = [min(*pair) for pair in zip(limits, _monte_carlo(run), strict=True)]
     by_chance = 3 / math.sqrt(max(measures["ess"], 1.0))  # not the sampler's fault: more draws would help
@@ -284,7 +285,7 @@ def _standing_still(run: Any, table: Table | None) -> str:
     accepted = (
         "" if rate is None else f", {float(np.mean(np.asarray(rate)[chain])):.0%} of its moves accepted"
     )
-    where = " on the real line" if origin.model.transforms is not None else ""
+    where = " on the real line" if origin.model.facts.transforms is not None else ""
     return (
         f"chain {chain} hardly moves, far from the posterior: the gradient pulls{named} the same way at all its draws, "
         f"which are within {moved:.1g} of each other{where}{accepted}. More draws do not help: start closer to the "
@@ -335,9 +336,9 @@ def _monte_carlo(run: Any) -> tuple[float, float]:
 def _why_not(run: Any, troubles: list[str]) -> str:
     if troubles:
         return "the chains do not represent one distribution"
-    if run.origin is None or not run.origin.model.has_density:
+    if run.origin is None or not run.origin.model.facts.has_density:
         return "they need the model and the data"
-    if run.origin.model.takes_key:
+    if run.origin.model.facts.takes_key:
         return "the log likelihood is random"
     if float(run.origin.sampler.temperature) != 1.0:
         return "the temperature is not 1"
@@ -366,7 +367,7 @@ def _of_scores(
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
         raise SciroccoError("some parameters never move")
-    scores = scores_at(origin.model.finer, table, centre, some, key_of(0))
+    scores = scores_at(finer(origin.model), table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):
         raise SciroccoError("some gradients at the draws are not finite")
     measures["compared"] = count

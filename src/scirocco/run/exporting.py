@@ -49,7 +49,7 @@ def to_arviz(
     }
     draws, labels = (run.draws, {}) if run.converted is None else run.converted
     known = run.known_model(model)
-    dims, coords = ({}, {}) if known is None else (known.dims, known.coords)
+    dims, coords = ({}, {}) if known is None else (known.facts.dims, known.facts.coords)
     named = dict(zip(_tree.leaf_names(draws), jax.tree.leaves(draws), strict=True))
     posterior = _dataset(run, named | run.derived(known), dims)
     labels = {name: coords[name] for name in posterior.dims if name in coords} | {

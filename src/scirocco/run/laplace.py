@@ -137,7 +137,7 @@ def laplace(model: Model, data: Data, params: Params, *, num_samples: int = 1_00
     (True, True)
     """
     _programs.begin()
-    if not isinstance(model, Model) or model.takes_key:
+    if not isinstance(model, Model) or model.facts.takes_key:
         raise InvalidTypeError("sc.laplace requires a sc.Model(log_likelihood, log_prior) without a key.")
     count = _checks.positive_int(num_samples, "num_samples", minimum=100)
     seed = _checks.positive_int(seed, "seed", minimum=0)

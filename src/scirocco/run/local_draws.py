@@ -18,6 +18,7 @@ from scirocco.data.groups import GroupedSource, StreamedGroups, grouped
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.intervals import central
 from scirocco.errors import InvalidValueError
+from scirocco.model.base import bare
 from scirocco.model.groups import Groups, HierarchicalModel, solve_transposed
 from scirocco.types import Array, Data, Key, Params, PyTree
 
@@ -91,7 +92,7 @@ def _origin(
     run: Any, model: Any, data: Data | None
 ) -> tuple[HierarchicalModel, GroupedSource | StreamedGroups]:
     if model is None and run.origin is not None:
-        model = run.origin.model.bare
+        model = bare(run.origin.model)
     if model is not None and not isinstance(model, HierarchicalModel):
         raise InvalidValueError(
             f"local variables are those of a sc.HierarchicalModel; the model of this run is a {type(model).__name__}."

@@ -20,6 +20,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.estimators import Batch, Batching, Context, Estimate, Estimator
 from scirocco.model import Posterior, WithValue
+from scirocco.model.base import valued
 from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
@@ -120,7 +121,7 @@ class Parts(NamedTuple):
 
     def target(self, model: Posterior) -> Posterior:
         """The model to estimate, with the value of its log density where the sampler requires it."""
-        return model.valued if self.sampler.needs.value else model
+        return valued(model) if self.sampler.needs.value else model
 
     @property
     def resident(self) -> bool:
@@ -186,7 +187,7 @@ def _branch(model: Posterior, parts: Parts, key: Key) -> tuple[Key, Key | None, 
     signs = estimate = None
     if parts.sampler.needs.curvature:
         key, signs = jax.random.split(key)
-    if model.takes_key or parts.estimator.traits.is_random:
+    if model.facts.takes_key or parts.estimator.traits.is_random:
         key, estimate = jax.random.split(key)
     return key, signs, estimate
 

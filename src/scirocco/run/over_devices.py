@@ -19,7 +19,7 @@ from scirocco.data import Devices
 from scirocco.data.spread import SpreadRows, SumOverDevices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
-from scirocco.model.base import Wrapper
+from scirocco.model.base import Facts, Wrapper, valued
 from scirocco.run import loop, snapshot
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws
 from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start
@@ -34,8 +34,6 @@ class OverDevices(Wrapper):
 
     def __init__(self, model: Posterior, axes: tuple[str, ...]):
         self.model, self.axes = model, axes
-        self.drive = model.drive  # type: ignore[misc]
-        self.takes_key, self.has_value = model.takes_key, model.has_value  # type: ignore[misc]
 
     def __hash__(self) -> int:
         return hash((OverDevices, self.model, self.axes))
@@ -49,9 +47,16 @@ class OverDevices(Wrapper):
         return SumOverDevices(self.model.summand, self.axes)
 
     @property
-    def valued(self) -> OverDevices:
-        """The model with the value of its log density."""
-        return OverDevices(self.model.valued, self.axes)
+    def facts(self) -> Facts:
+        """What the model says of its sum, and the model with the value of its log density."""
+        of = self.model.facts
+        return Facts(
+            drive=of.drive,
+            takes_key=of.takes_key,
+            has_value=of.has_value,
+            row_cost=of.row_cost,
+            valued=lambda: OverDevices(valued(self.model), self.axes),
+        )
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """Finite if it is finite on every device."""

@@ -317,7 +317,7 @@ def configuration(
         **_places(plan, devices),
         "kind": SAMPLED,
         "model": repr(problem.model),
-        "transformed": problem.model.transforms is not None,
+        "transformed": problem.model.facts.transforms is not None,
         "sampler": describe(ready.sampler),
         "estimator": describe(problem.parts.estimator),
         "num_rows": int(problem.source.num_rows),

@@ -19,7 +19,7 @@ from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
 from scirocco.estimators.precision import full_products
 from scirocco.model import Model, Posterior
-from scirocco.model.base import make_room
+from scirocco.model.base import bare, make_room
 from scirocco.model.checks import left_domain
 from scirocco.run import encoding, matching, records, run_group, setup
 from scirocco.run.certificate import certificate_of, hardly_any
@@ -194,13 +194,18 @@ def _driven(
         raise
     run = session.run(ready.report, origin)
     outside = None
-    if problem.model.has_density and request.store is None and request.devices is None and run.num_draws:
-        outside = left_domain(cast(Model, problem.model.bare), request.params, run.draws, problem.table)
+    if (
+        problem.model.facts.has_density
+        and request.store is None
+        and request.devices is None
+        and run.num_draws
+    ):
+        outside = left_domain(cast(Model, bare(problem.model)), request.params, run.draws, problem.table)
     if session.bad is not None:
         raise _divergence(session, problem, ready, run, outside) from None
     if outside:
         _checks.warn(outside)
-    chosen = problem.model.has_density and "sampler" in ready.report.get("left_out", ())
+    chosen = problem.model.facts.has_density and "sampler" in ready.report.get("left_out", ())
     if run.status == "interrupted" or run.draws is None:
         return run
     if not chosen and request.devices is None and spread_check.applies(problem.model, parts.sampler):
@@ -259,7 +264,7 @@ def _divergence(
     name = _tree.leaf_names(position)[leaf]
     where = f"chain {chain} diverged at step {step}: parameter `{name}` is NaN or infinite. "
     kept = run if run.num_draws else None
-    if not problem.model.has_density:
+    if not problem.model.facts.has_density:
         return DivergenceError(where + sampler.known.divergence, run=kept, chain=chain, step=step)
     before = (
         f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."

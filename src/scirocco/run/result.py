@@ -19,6 +19,7 @@ from scirocco.diagnostics.frames import html_summary, summary_frame
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
+from scirocco.model.base import bare
 from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
 from scirocco.run.predicting import Predictions, predict
@@ -171,13 +172,14 @@ class Run:
         `model` for a run that was loaded.
         """
         model = self.known_model(model)
-        return {} if model is None or self.draws is None else model.derive(self.draws)
+        derive = None if model is None else model.facts.derive
+        return {} if derive is None or self.draws is None else derive(self.draws)
 
     def known_model(self, given: Any) -> Any:
         """The model that was given, or that of the run, if it was made in this process."""
         if given is not None or self.origin is None or self.converted is not None:
             return given
-        return self.origin.model.bare
+        return bare(self.origin.model)
 
     def _named(self, tree: PyTree) -> dict[str, np.ndarray]:
         return dict(zip(_tree.leaf_names(tree), jax.tree.leaves(tree), strict=True))

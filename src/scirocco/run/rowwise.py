@@ -19,7 +19,7 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full
 from scirocco.estimators.precision import full_products
-from scirocco.model import Model
+from scirocco.model import Model, Posterior
 from scirocco.model.checks import describe
 from scirocco.types import Array, Data, Params, PyTree, Rows
 
@@ -135,11 +135,12 @@ def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, R
         )
     given = model is not None
     model = model if given else known.model
-    if getattr(model, "takes_key", False):
+    facts = model.facts if isinstance(model, Posterior) else None
+    if facts is not None and facts.takes_key:
         raise InvalidTypeError(
             f"{who}: the log likelihood is random (it takes a key), so a row has no value of its own."
         )
-    if getattr(model, "groups", None) is not None:
+    if facts is not None and facts.groups is not None:
         raise InvalidTypeError(
             f"{who}: the rows of a group share its variable, so a row of a sc.HierarchicalModel has no log likelihood "
             "of its own. Compare predictions for groups that were held out (sc.analysis.log_predictive)."

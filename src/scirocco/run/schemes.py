@@ -98,7 +98,7 @@ class Together(Scheme):
         self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
     ) -> None:
         """Random sums cannot be kept; rows on several devices require an estimator that sums over devices."""
-        if model.takes_key and estimator.traits.keeps_one_sum:
+        if model.facts.takes_key and estimator.traits.keeps_one_sum:
             raise InvalidValueError(
                 f"{type(estimator).__name__} keeps one sum over all rows for the whole run; for random sums "
                 "(counts or a log likelihood that take a key) this is one random draw, and the chain would settle "
@@ -149,7 +149,10 @@ class Together(Scheme):
         summand = target.summand
         more: dict[str, PyTree] = {}
         if parts.sampler.needs.auxiliary:  # the same key gives each row the same draw as in the estimate
-            more["auxiliary"] = model.auxiliary(model.constrain(position), context.batch.rows, key)
+            drawn = model.facts.auxiliary
+            if drawn is None:
+                raise InvalidTypeError(f"a {type(model).__name__} has no auxiliary draws: use a sc.Model.")
+            more["auxiliary"] = drawn(model.constrain(position), context.batch.rows, key)
         of = (memory, context, parts.sampler.needs.noise)
         with products_of(parts.estimator):
             if probe is None:
@@ -180,7 +183,9 @@ class OneMove(Together):
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Unless the estimate is random beyond its batch."""
-        return not (parts.sampler.needs.curvature or model.takes_key or parts.estimator.traits.is_random)
+        return not (
+            parts.sampler.needs.curvature or model.facts.takes_key or parts.estimator.traits.is_random
+        )
 
 
 @jax.tree_util.register_static
@@ -241,10 +246,10 @@ class BetweenEvents(Together):
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:
-    if model.drive == sampler.needs.drive:
+    if model.facts.drive == sampler.needs.drive:
         return
     name = type(sampler).__name__
-    if model.drive == "blocks":
+    if model.facts.drive == "blocks":
         raise InvalidTypeError(
             f"a BlockModel requires sampler=sc.Blocks({{...}}) with a sampler for each block, not {name}."
         )

@@ -101,7 +101,7 @@ def compose(
 
 def source_of(model: Any, data: Data) -> RowSource:
     """The data as a source of what the model's data are: rows, or groups of rows."""
-    return as_source(data, model.groups if isinstance(model, Posterior) else None)
+    return as_source(data, model.facts.groups if isinstance(model, Posterior) else None)
 
 
 def _spread(

@@ -199,7 +199,7 @@ def _origin(
         sampler = _part(record, sampler, "sampler")
         estimator = _part(record, estimator, "estimator")
         known = Origin(
-            model, as_source(data, None if model is None else model.groups), sampler, estimator, None
+            model, as_source(data, None if model is None else model.facts.groups), sampler, estimator, None
         )
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")

@@ -114,7 +114,7 @@ def _inner(sampler: Sampler) -> Any:
 
 def _check(origin: Origin) -> None:
     """Raise an error if there is no gradient noise, or its distribution is not known."""
-    if not origin.model.has_density:
+    if not origin.model.facts.has_density:
         raise InvalidValueError("there is no gradient noise: the model has counts, not a log density.")
     if origin.estimator.traits.is_exact:
         raise InvalidValueError("there is no gradient noise: every gradient is exact (all rows).")

@@ -50,7 +50,7 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     model, key = origin.model, jax.random.key(seed)
     problem = setup.compose(model, origin.source, origin.sampler, origin.estimator, seed)
     first = jax.tree.map(lambda leaf: jnp.asarray(leaf[0, 0]), draws)
-    model.check_shapes(first, problem.source, problem.parts.batching.size)
+    model.check_start(first, problem.source, problem.parts.batching.size)
     some = some_on_the_real_line(model, draws)
     position = mean_of(some)
     memory = origin.memory

@@ -383,7 +383,7 @@ class LangevinChain(MixedChain):
         self.drawn = self.counts.astype(np.float64)
         pairs = self.pairs.astype(np.float64)
         self.drawn_pairs = pairs if self.net.directed or not pairs.size else pairs + pairs.T
-        self.colours, self.others = None, np.empty(0, np.int16)
+        self.colours, self.others = np.empty(0, np.int16), np.empty(0, np.int16)
 
     def _refer(self) -> None:
         """What follows from the reference of the control variates."""

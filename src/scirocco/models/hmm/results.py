@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class Results(FittedModel):
     seed: int
     num_threads: int | None
 
-    def _coordinates(self) -> dict[str, list[Any]]:
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
         names: list[Any] | None = None if self._columns is None else list(self._columns)
         if isinstance(self._emission, emissions.Categorical):
             names = list(self._emission.categories)

@@ -182,7 +182,7 @@ class _Search:
     def log_mass(self) -> float:
         """The posterior's mass where the chains are, up to a constant: of a Gaussian with L, at their log densities."""
         values = np.asarray(self.chains.current[1].value, np.float64)
-        factor = np.asarray(self.sampler.factor, np.float64)
+        factor = np.asarray(self.sampler.known.factor, np.float64)
         entropy = np.sum(np.log(np.abs(np.diagonal(factor) if factor.ndim == 2 else factor)))
         return float(np.mean(values) + entropy)
 

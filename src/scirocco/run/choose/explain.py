@@ -10,6 +10,7 @@ from scirocco.run.choose import limits
 from scirocco.run.choose.methods import default_thin
 from scirocco.run.progress import in_units
 from scirocco.samplers import Sampler
+from scirocco.samplers.preconditioned import core_of
 
 
 def warn_of_coarse(log_density: float) -> None:
@@ -38,19 +39,21 @@ def explain(
     said = []
     if "sampler" in left_out:
         each = {"diagonal": " one by one", "low_rank": " one by one and along correlated directions"}
-        how = each.get(sampler.metric, "")
-        where = f" in coordinates scaled{how} at the mode" if sampler.metric != "none" else ""
+        how = each.get(sampler.needs.metric, "")
+        where = f" in coordinates scaled{how} at the mode" if sampler.needs.metric != "none" else ""
         if not where and default_thin(sampler, None) > 1:
             where = (
                 " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
             )
-        said.append(f"{type(sampler.core).__name__}{where}")
+        said.append(f"{type(core_of(sampler)).__name__}{where}")
     if "estimator" in left_out:
         size = estimator.batching(num_rows).size
         every = "the only row" if (size, unit) == (1, "rows") else f"all {size:,} {unit}"
-        which = f" ({every} at every step)" if estimator.is_exact else f" of {size:,} {unit}"
+        which = f" ({every} at every step)" if estimator.traits.is_exact else f" of {size:,} {unit}"
         fixed = (
-            " (not chosen: the batch size on a mesh is fixed)" if on_mesh and not estimator.is_exact else ""
+            " (not chosen: the batch size on a mesh is fixed)"
+            if on_mesh and not estimator.traits.is_exact
+            else ""
         )
         said.append(f"{type(estimator).__name__}{which}{fixed}")
     if said and "num_burnin" in left_out:

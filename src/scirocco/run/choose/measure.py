@@ -79,7 +79,7 @@ class Measured:
 
 def drive_of(model: Any) -> str:
     """What drives a sampler of this model; "" for what is no model."""
-    return model.drive if isinstance(model, Posterior) else ""
+    return model.facts.drive if isinstance(model, Posterior) else ""
 
 
 def dimension_of(params: Params) -> int:
@@ -92,7 +92,7 @@ def measure(model: Any, source: RowSource, params: Params, devices: Devices | No
     drive, in_memory = drive_of(model), isinstance(source, ArraySource)
     return Measured(
         drive=drive,
-        is_random=drive == "gradient" and model.takes_key,
+        is_random=drive == "gradient" and model.facts.takes_key,
         in_memory=in_memory,
         on_mesh=devices is not None,
         num_rows=source.num_rows,
@@ -104,7 +104,10 @@ def measure(model: Any, source: RowSource, params: Params, devices: Devices | No
 
 def _numbers(model: Any, source: ArraySource) -> float:
     """Numbers in the data, or as many as cost the same."""
-    cost, numbers = model.row_cost(source.row_spec), sum(leaf.size for leaf in jax.tree.leaves(source.arrays))
+    cost, numbers = (
+        model.facts.row_cost(source.row_spec),
+        sum(leaf.size for leaf in jax.tree.leaves(source.arrays)),
+    )
     return float(numbers if cost == 1 else max(numbers, limits.LIMITS.plain_row * source.num_rows * cost))
 
 

@@ -28,7 +28,7 @@ def default_lengths(
     model: Any, sampler: Sampler | None, num_samples: Any, num_chains: Any, params: Params
 ) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
-    thinned = drive_of(model) == "gradient" and (sampler is None or sampler.is_exact)
+    thinned = drive_of(model) == "gradient" and (sampler is None or sampler.known.is_exact)
     draws, chains = (
         (limits.LIMITS.num_samples, limits.LIMITS.num_chains) if thinned else (limits.LIMITS.num_steps, 1)
     )
@@ -46,9 +46,9 @@ def default_lengths(
 
 def default_burnin(sampler: Sampler, forgets: int | None) -> int:
     """Steps before the first draw of a default or exact sampler; `forgets`: its thinning, if it is known."""
-    if sampler.is_exact:
+    if sampler.known.is_exact:
         return limits.LIMITS.burnin_of_trajectories
-    if sampler.driven_by != "gradient":
+    if sampler.needs.drive != "gradient":
         return 0
     return limits.LIMITS.burnin if forgets is None else max(limits.LIMITS.burnin // 4, 25 * forgets)
 
@@ -57,7 +57,7 @@ def default_thin(sampler: Sampler, forgets: int | None) -> int:
     """Steps for each draw of a sampler that was left out; `forgets`: its thinning, if it is known."""
     if forgets is not None:
         return forgets
-    return limits.LIMITS.thin if sampler.driven_by == "gradient" and not sampler.needs_trajectory else 1
+    return limits.LIMITS.thin if sampler.needs.drive == "gradient" and not sampler.needs.trajectory else 1
 
 
 def read_if_few(source: RowSource) -> RowSource:
@@ -94,14 +94,16 @@ def default_estimator(
     model: Any, source: Any, sampler: Sampler, devices: Devices | None = None, exact_if_few: bool = False
 ) -> Estimator:
     """What `sc.sample` uses when none is given; `exact_if_few`: all rows, where that costs no more."""
-    if sampler.needs_trajectory:
+    if sampler.needs.trajectory:
         return Full()
-    if sampler.needs_expansion:
+    if sampler.needs.expansion:
         return Taylor()
-    drawn = drive_of(model) != "gradient" or model.takes_key  # a sum that is drawn has no fixed reference
+    drawn = (
+        drive_of(model) != "gradient" or model.facts.takes_key
+    )  # a sum that is drawn has no fixed reference
     few = (
         4 * limits.LIMITS.batch
-        if drawn or model.row_cost(source.row_spec) == 1
+        if drawn or model.facts.row_cost(source.row_spec) == 1
         else 2 * limits.LIMITS.least_costly_batch
     )
     if exact_if_few and not drawn and isinstance(source, ArraySource) and source.num_rows <= few:
@@ -111,7 +113,7 @@ def default_estimator(
     # a smaller one is chosen in the set-up, from the noise of this one, which must not contain all rows
     largest = min(limits.LIMITS.largest_batch, source.num_rows // 2) if chosen else limits.LIMITS.batch
     size = max(places, min(largest, source.num_rows) // places * places)
-    sampling = "without_replacement" if sampler.needs_independent_batches else "auto"
+    sampling = "without_replacement" if sampler.needs.independent_batches else "auto"
     return Minibatch(size, sampling=sampling) if drawn else ControlVariates(size)
 
 
@@ -144,7 +146,7 @@ def with_best_batch(
         return scales._replace(noise=_tree.scale(factor, scales.noise), epoch=epoch)
 
     def work(size: int) -> float:
-        setting = sampler.foreseen(scales_for(size))
+        setting = sampler.known.foreseen(scales_for(size))
         if setting is not None and setting.forgets >= MOST_FORGETS:  # too slow for a prediction
             return math.inf
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
@@ -152,7 +154,7 @@ def with_best_batch(
     least = 0 if row_cost == 1 else limits.LIMITS.least_costly_batch
     costs = {size: work(size) for size in (*_SIZES, measured.size) if least <= size <= measured.size}
     exact = scales._replace(noise=_tree.scale(0.0, scales.noise), epoch=1)
-    setting = sampler.foreseen(exact)
+    setting = sampler.known.foreseen(exact)
     if in_memory and setting is not None and (num_rows + anyway) * setting.time <= min(costs.values()):
         return Full(), exact
     best = max(size for size, cost in costs.items() if cost <= limits.LIMITS.as_good * min(costs.values()))

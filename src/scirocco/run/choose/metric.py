@@ -95,7 +95,7 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
 def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of a dense "laplace" metric from all rows, with their arguments."""
     if (
-        model.row_cost(table.row_spec) > 1
+        model.facts.row_cost(table.row_spec) > 1
         or table.num_rows * _tree.size(position) ** 2 > limits.LIMITS.curvature_work
     ):
         return []
@@ -308,7 +308,9 @@ def _over_rows(
 ) -> np.ndarray:
     """The sum over all rows, or N/n times that over n random ones."""
     count = (
-        limits.LIMITS.costly_rows if summand.model.row_cost(table.row_spec) > 1 else int(work / work_per_row)
+        limits.LIMITS.costly_rows
+        if summand.model.facts.row_cost(table.row_spec) > 1
+        else int(work / work_per_row)
     )
     some = _sampled(table, count, key)
     found = np.asarray(some.sum(summand, position))

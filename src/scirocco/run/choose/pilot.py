@@ -142,7 +142,7 @@ def _noise_of_all(
 
 def _noise_rows(model: Model, table: Table, size: int, numbers: int) -> int:
     """Rows from which the noise of so many parameters is computed, for an L of so many numbers."""
-    cost = model.row_cost(table.row_spec)
+    cost = model.facts.row_cost(table.row_spec)
     count = max(scores.least_rows(size), int(limits.LIMITS.noise_work / (numbers * cost)))
     return count if cost == 1 else min(count, limits.LIMITS.costly_rows)
 
@@ -379,7 +379,7 @@ def curvature_limit(
 def _is_affordable(model: Model, table: Table, position: Params) -> bool:
     """Whether the curvature of all rows is computed."""
     return (
-        table.num_rows * _tree.size(position) * model.row_cost(table.row_spec)
+        table.num_rows * _tree.size(position) * model.facts.row_cost(table.row_spec)
         <= limits.LIMITS.exact_curvature
     )
 

@@ -103,7 +103,9 @@ def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: P
 def flat_positions(model: Posterior, draws: Params, dtype: Any = np.float64) -> np.ndarray:
     """Draws in the user's units, leaves (chain, draw, ...), as numbers on the real line (chain, draw, d)."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
-    if model.transforms is None and model.has_density:  # they are on the real line, and need no program
+    if (
+        model.facts.transforms is None and model.facts.has_density
+    ):  # they are on the real line, and need no program
         together = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
         return np.asarray(together[0] if len(together) == 1 else np.concatenate(together, axis=2), dtype)
     return np.asarray(_flat_positions(model, jax.tree.unflatten(jax.tree.structure(draws), leaves)), dtype)
@@ -140,7 +142,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
 
 def _scored_rows(model: Posterior, table: Table, size: int) -> int:
     """Rows that are used for a score of so many parameters."""
-    size, cost = max(1, size), model.row_cost(table.row_spec)
+    size, cost = max(1, size), model.facts.row_cost(table.row_spec)
     if cost > 1:
         return max(limits.LIMITS.least_rows, int(limits.LIMITS.score_work / (size * cost)))
     numbers = table.num_rows * sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(table.row_spec))

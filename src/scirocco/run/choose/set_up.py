@@ -27,7 +27,8 @@ from scirocco.run.choose.tuning import Arena, tune_prepared
 from scirocco.run.loop import Parts, Start
 from scirocco.run.setup import Problem, Ready, with_reference
 from scirocco.samplers import Reference
-from scirocco.samplers.base import largest
+from scirocco.samplers.base import is_tuned
+from scirocco.samplers.scales import largest
 from scirocco.types import Key, Params
 
 
@@ -48,9 +49,9 @@ def prepare(
     """
     with arguments.order_explained(problem.model, problem.source, params):
         params = arguments.check_params(params)
-        if not problem.parts.sampler.needs_scales:
+        if not problem.parts.sampler.is_open:
             problem.parts.sampler.check_params(params, num_steps)
-        if free or (problem.parts.sampler.needs_tuning and problem.parts.estimator.finds_mode):
+        if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.traits.finds_mode):
             _compile_ahead(problem, params, key, free)
         parts, prepared = prepare_estimator(problem, params, num_chains=num_chains, key=key)
         if prepared.estimator is not None:
@@ -70,7 +71,7 @@ def prepare(
         )
     if near_mode:
         prepared = prepared._replace(near_mode=True)
-    if parts.sampler.needs_scales:
+    if parts.sampler.is_open:
         with _explained(problem, params):
             parts, start, found, thin = _resolved(problem, parts, prepared, start, key, free)
         parts.sampler.check_params(prepared.position, num_steps)
@@ -88,8 +89,8 @@ def _rebatched(problem: Problem, parts: Parts) -> Problem:
     """The problem with a table for the batches of these parts."""
     if not isinstance(problem.table, Streamed):
         return problem._replace(table=Resident(parts.data, parts.batching))
-    automatic = parts.estimator.sampling == "auto"
-    table = Streamed(problem.source, parts.batching, automatic, parts.estimator.needs_index)
+    automatic = parts.estimator.traits.sampling == "auto"
+    table = Streamed(problem.source, parts.batching, automatic, parts.estimator.traits.needs_index)
     return problem._replace(table=table)
 
 
@@ -99,13 +100,13 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
     size = _tree.size(params)
     if not isinstance(model, Model) or not isinstance(table, Resident) or size > DENSE_PARAMETERS:
         return
-    if model.takes_key or not sampler.needs_scales:
+    if model.facts.takes_key or not sampler.is_open:
         return
     with contextlib.suppress(
         Exception
     ):  # what is wrong with the user's functions is said where they are checked
         position = beside(table.data, model.unconstrain(params))
-        noise = not sampler.needs_trajectory and not problem.parts.estimator.is_exact
+        noise = not sampler.needs.trajectory and not problem.parts.estimator.traits.is_exact
         rows = some_rows(model, table, key)
         compile_ahead(newton.programs(model, table, position, rows) + metric.programs(model, table, position))
         if free:
@@ -119,13 +120,13 @@ def prepare_estimator(
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
     params = arguments.check_params(params)
-    model.check_domain(params)
-    model.check_shapes(params, problem.source, parts.batching.size)
+    model.check_start(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
-    if parts.sampler.needs_reference and parts.sampler.refresh_every is None:
+    renewals = parts.sampler.needs.reference
+    if renewals is not None and renewals.every is None:
         latent = model.latent(params, table.row_spec)  # type: ignore[attr-defined]
-        sampler = parts.sampler.with_refresh(latent, parts.batching.size, num_rows)
+        sampler = renewals.completed(latent, parts.batching.size, num_rows)
         parts = parts._replace(sampler=sampler, estimator=with_reference(sampler, parts.estimator))
     position = started(model, table, params, key)
     with _explained(problem, params):
@@ -133,7 +134,7 @@ def prepare_estimator(
     if prepared.estimator is not None:
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
-    if parts.sampler.needs_expansion:
+    if parts.sampler.needs.expansion:
         arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
@@ -150,7 +151,7 @@ def _explained(problem: Problem, params: Params) -> Iterator[None]:
     try:
         yield
     except BadStartError:
-        if problem.model.has_density:
+        if problem.model.facts.has_density:
             problem.model.explain_bad_start(problem.model.unconstrain(params), problem.table, [])
         raise
 
@@ -160,18 +161,18 @@ def _resolved(
 ) -> tuple[Parts, Start, dict[str, Any], int | None]:
     """The method with all automatic choices filled in, where it starts, what was found, and its thinning."""
     model, table, position = problem.model, problem.table, prepared.position
-    if not model.has_density:
+    if not model.facts.has_density:
         shapes: Any = count_scales(model, table, position, parts.estimator, key)
         return parts._replace(sampler=parts.sampler.resolve(shapes, position)), start, {}, None
     density = cast(Model, model)
-    if parts.sampler.needs_tuning:
+    if is_tuned(parts.sampler):
         tuning, near_mode = tune_prepared([Arena(density, parts, table, start, {})], prepared, key)
         # settings were tried near the mode, and may be unstable on the way to it
         begin = start if prepared.near_mode else near_mode
         return parts._replace(sampler=tuning.sampler), begin, {"tuning": tuning.record()}, None
-    if parts.sampler.needs_trajectory:
+    if parts.sampler.needs.trajectory:
         return *_first_guess(density, parts, table, start, key), None
-    chooses = free and not parts.estimator.is_exact and parts.estimator.keeps_one_sum
+    chooses = free and not parts.estimator.traits.is_exact and parts.estimator.traits.keeps_one_sum
     scales = pilot.measure(density, parts, table, prepared, key, thorough=chooses and prepared.near_mode)
     if chooses:
         estimator, scales = methods.with_best_batch(
@@ -182,16 +183,16 @@ def _resolved(
             position,
             table.batching.epoch > 1,
             not table.streamed,
-            model.row_cost(table.row_spec),
+            model.facts.row_cost(table.row_spec),
         )
         parts = parts._replace(estimator=estimator, batching=estimator.batching(table.num_rows))
-        if estimator.is_exact:
+        if estimator.traits.is_exact:
             start = start._replace(memory=())
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
         found |= _several_modes(density, table, position, start.position, key)[1]
-    setting = parts.sampler.foreseen(scales)
+    setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
         found |= {
@@ -211,7 +212,7 @@ def _first_guess(
     """
     sampler: Any = parts.sampler
     report: dict[str, Any] = {}
-    factor, position = sampler.factor, start.position
+    factor, position = sampler.known.factor, start.position
     if factor is None:
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
@@ -276,13 +277,13 @@ def count_scales(
     model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
 ) -> Reference:
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
-    if not estimator.core.is_uniform:
+    if not estimator.core.traits.is_uniform:
         raise InvalidValueError(
             "the automatic step size is based on the noise of plain batches, which does not apply to "
             f"{type(estimator.core).__name__}: set one, e.g. sc.SCIR(step_size=0.1)."
         )
     total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
-    many = estimator.rows_in_pass(table.num_rows)
+    many = table.num_rows if estimator.passes is None else estimator.passes.rows(table.num_rows)
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)
     return Reference(model.combine(position, total), variance, renewed)

@@ -28,7 +28,7 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
     request = _completed(request, ready)
     report = _report(request, ready, asked, measured, choice)
     say(report.get("chosen", ""))
-    if request.sampler.needs_trajectory and request.sampler.needs_scales:
+    if request.sampler.needs.trajectory and request.sampler.is_open:
         problem, ready = adaptation.adapt(problem, ready, request.plan, request.params)
     elif "sampler" in request.left_out:
         ready = adaptation.spread_out(problem, ready, request.plan)
@@ -41,7 +41,7 @@ def asked_of(request: Request) -> Asked:
     return Asked(
         sampler="sampler" in named,
         estimator="estimator" in named,
-        exact="estimator" not in named or request.estimator.is_exact,
+        exact="estimator" not in named or request.estimator.traits.is_exact,
         num_chains=plan.num_chains,
         num_samples=plan.num_samples,
         thin=None if "thin" in request.left_out else plan.thin,
@@ -73,9 +73,9 @@ def _chosen(request: Request, asked: Asked) -> tuple[Request, Problem, Ready, Me
         request = request._replace(params=params)
         measured = after(measured, choice.method, problem, ready, key)
         verdict = decide(asked, measured, limits.LIMITS)
-    if ready.estimator.is_exact and not request.estimator.is_exact:  # rows in their own order
+    if ready.estimator.traits.is_exact and not request.estimator.traits.is_exact:  # rows in their own order
         problem = _composed(request, ready)
-    if request.sampler.needs_trajectory and measured.rounding > limits.LIMITS.coarse:
+    if request.sampler.needs.trajectory and measured.rounding > limits.LIMITS.coarse:
         warn_of_coarse(ready.report["log_density"])
     return request, problem, ready, measured, Choice(verdict.method, because, verdict.seconds)
 
@@ -96,7 +96,7 @@ def _set_up(request: Request, asked: Asked, near_mode: bool) -> tuple[Problem, R
 def _completed(request: Request, ready: Ready) -> Request:
     """With the lengths and the estimator that follow from the set-up."""
     plan, left_out = request.plan, request.left_out
-    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.is_exact):
+    if "num_burnin" in left_out and ("sampler" in left_out or ready.sampler.known.is_exact):
         plan = plan._replace(num_burnin=methods.default_burnin(ready.sampler, ready.thin))
     if {"sampler", "thin"} <= left_out:
         plan = plan._replace(thin=methods.default_thin(ready.sampler, ready.thin))
@@ -111,7 +111,7 @@ def _report(
     plan, seconds = request.plan, choice.seconds
     if choice.method == "scaled":
         rows = request.source.num_rows
-        batch = rows if ready.estimator.is_exact else 2 * ready.estimator.batching(rows).size
+        batch = rows if ready.estimator.traits.is_exact else 2 * ready.estimator.batching(rows).size
         seconds = batches_seconds(asked, measured, plan.num_steps, batch)
     line = explain(
         request.sampler,

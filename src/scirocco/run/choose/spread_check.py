@@ -60,8 +60,8 @@ class Spread(NamedTuple):
 def applies(model: Any, sampler: Sampler) -> bool:
     """Whether Stein's identity can be used: there are scores, and a distribution to sample."""
     return bool(
-        model.has_density
-        and not model.takes_key
+        model.facts.has_density
+        and not model.facts.takes_key
         and sampler.needs.drive == "gradient"
         and not sampler.needs.trajectory  # exact, and adapted
         and not sampler.needs.expansion
