@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
 
+from scirocco.models.graph.bernoulli_chains import BernoulliPrior, RoleLangevinChain
 from scirocco.models.graph.edges import read
 from scirocco.models.graph.gibbs import Prior, network
-from scirocco.models.graph.mixed_chains import Form, LangevinChain, Method, units
-from scirocco.models.graph.mmsb import RoleLangevinChain, Roles
+from scirocco.models.graph.poisson_chains import LangevinChain, Method, PoissonPrior, units
 
 COMMON, NUM_RARE, USED, A = 80, 40, 4, 0.5
 K, N = 1 + NUM_RARE, 1 + COMMON + NUM_RARE
@@ -44,7 +44,9 @@ def test_weights_of_a_node(sampler, step, seed):
     """φ_k times its rate is Gamma(a + n_k), but for the noise of the links of a step; SGRLD has Euler's variance."""
     graph = read([(0, j) for j in range(1, N)], nodes=N)
     net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), None)
-    chain = LangevinChain(net, units(net), Form(K, A, 1.0), N, seed, 0, method=Method(sampler, step, USED))
+    chain = LangevinChain(
+        net, units(net), PoissonPrior(K, A, 1.0), N, seed, 0, method=Method(sampler, step, USED)
+    )
     chain.weights = np.full((N, K), 1e-200)
     chain.weights[np.arange(1, N), OTHERS] = 1.0
     chain.weights[0] = 1.0
@@ -53,7 +55,7 @@ def test_weights_of_a_node(sampler, step, seed):
     burn_in, num = max(60, round(8 / step)), 1_200
     theta = np.empty((num, K))
     for number in range(-burn_in, num):
-        chain.number = number + burn_in
+        chain.step = number + burn_in
         chain._update(np.array([0]))
         if number >= 0:
             theta[number] = chain.weights[0] * rates
@@ -70,7 +72,7 @@ def test_roles_of_a_node(sampler, step, seed):
     """θ_k of memberships is Gamma(a + n_k) as well, where all pairs of the node are linked."""
     graph = read([(0, j) for j in range(1, N)], nodes=N)
     net = network(graph, Prior(K, False, False, 1.0, 1.0, 1.0, 1.0), None)
-    form = Roles(K, A, 0.5, 2.0, False)
+    form = BernoulliPrior(K, A, 0.5, 2.0, False)
     chain = RoleLangevinChain(net, form, N, seed, 0, method=Method(sampler, step, USED, 1))
     chain.pi = np.full((N, K), 1e-12)
     chain.pi[np.arange(1, N), OTHERS] = 1.0
@@ -82,7 +84,7 @@ def test_roles_of_a_node(sampler, step, seed):
     burn_in, num = max(60, round(8 / step)), 1_200
     theta = np.empty((num, K))
     for number in range(-burn_in, num):
-        chain.number = number + burn_in
+        chain.step = number + burn_in
         chain._update(np.array([0]))
         if number >= 0:
             theta[number] = chain.theta[0]
