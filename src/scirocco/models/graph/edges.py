@@ -130,6 +130,8 @@ def _ends(values: Array, which: str) -> Array:
             return values.astype(np.int64)
     out = np.empty(len(values), object)
     for number, name in enumerate(values.tolist()):
+        if missing(name):
+            raise InvalidValueError(f"the {which} of edge {number} is missing ({name}).")
         out[number] = _plain(name, f"the {which} of edge {number}")
     return out
 
