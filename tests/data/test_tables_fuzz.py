@@ -29,9 +29,8 @@ COLUMNS = {
     "decimal": st.floats(allow_nan=False),
     "flag": st.booleans(),
     "text": WORDS,
-    "numerals": st.one_of(
-        st.text("0017", min_size=1, max_size=3), st.text("01_+-.e", min_size=1, max_size=4)
-    ),
+    "digits": st.text("0017", min_size=1, max_size=3),
+    "numerals": st.text("01_+-.e", min_size=1, max_size=4),
 }
 
 
@@ -85,7 +84,7 @@ def test_text_files(tmp_path_factory, data):
         found = read_columns(open_table(path, list(made)), list(made))
     for name, (kind, values) in made.items():
         column = found[name]
-        if kind in ("text", "numerals"):
+        if kind in ("text", "digits", "numerals"):
             texts = [None if value is None else value.strip() or None for value in values]
             if column.dtype == object and not all(
                 type(one) in (int, bool, type(None)) for one in column.tolist()
@@ -99,7 +98,9 @@ def test_text_files(tmp_path_factory, data):
                 elif type(one) in (int, bool):
                     assert str(one) == other or str(one).lower() == other.lower()
                 else:
-                    assert float(other) == one
+                    assert float(other) == one and not (
+                        len(other) > 1 and other.isdigit() and other[0] == "0"
+                    )
             continue
         same(column, values, kind)
 
@@ -107,7 +108,7 @@ def test_text_files(tmp_path_factory, data):
 @examples(60)
 @given(st.data())
 def test_binary_files(tmp_path_factory, data):
-    made = columns(data, [kind for kind in COLUMNS if kind not in ("huge", "numerals")])
+    made = columns(data, [kind for kind in COLUMNS if kind not in ("huge", "digits", "numerals")])
     types = {"small": arrow.int64(), "64 bits": arrow.int64(), "unsigned": arrow.uint64()}
     types |= {"decimal": arrow.float64(), "flag": arrow.bool_(), "text": arrow.string()}
     table = arrow.table({name: arrow.array(values, types[kind]) for name, (kind, values) in made.items()})
