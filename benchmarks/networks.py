@@ -526,7 +526,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--starts", default="clusters,random", help="where chains of `samplers` start")
     parser.add_argument("--kinds", default="poisson", help="models of `samplers`")
-    parser.add_argument("--samplers", default="scir_cv,scir_cv_counts,scir,sgrld,gibbs", help="samplers of `samplers`")
+    parser.add_argument(
+        "--samplers", default="scir_cv,scir_cv_counts,scir,sgrld,gibbs", help="samplers of `samplers`"
+    )
     parser.add_argument("--steps", default="0.03,0.1,0.3,1,3", help="step sizes of `samplers`")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--graphs", help="some of the networks: ca-GrQc,ca-HepTh")

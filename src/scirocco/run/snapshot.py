@@ -58,7 +58,7 @@ def results(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def save_fitted(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays that a fitted model needs beside its draws: named arrays that are not part of the state."""
+    """Arrays that a fitted model needs in addition to its draws: named arrays that are not part of the state."""
     return {FITTED + name: np.asarray(array) for name, array in arrays.items()}
 
 

@@ -124,7 +124,7 @@ class Spread(NamedTuple):
     """Steps from one draw to the next."""
 
     def named(self) -> dict[str, int]:
-        """As arguments of `sc.sample`."""
+        """The same as arguments of `sc.sample`."""
         return {"num_samples": self.num_draws, "num_burnin": self.burn_in, "thin": self.thin}
 
 

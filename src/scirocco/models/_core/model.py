@@ -36,7 +36,7 @@ class FittedModel(Conventions):
     """A model with posterior draws.
 
     A model makes a program of its data in `fit`, and calls `_run`. It writes `_results`, which turns the draws into
-    what users see, from a fit and from a file alike; `_watched`, what is compared between chains; and `_view`.
+    what users see, for a fit and for a file; `_watched`, what is compared between chains; and `_view`.
     """
 
     ADVICE: ClassVar[str] = "Run the chains longer (num_epochs)."
@@ -64,7 +64,7 @@ class FittedModel(Conventions):
     def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> Mapping[str, Any]:
         """Set the attributes that follow from the draws, and return the draws as users see them.
 
-        `told` and `arrays` are those of the program: all that is known of the data in addition to the draws.
+        `told` and `arrays` are those of the program: all that is kept of the data in addition to the draws.
         """
         return run.named_draws()
 
@@ -81,7 +81,7 @@ class FittedModel(Conventions):
         return View(run, type(self).__name__, judged=self._judged())
 
     def _written_arrays(self) -> Mapping[str, Array]:
-        """Arrays that are saved beside the draws."""
+        """Arrays that are saved with the draws."""
         return self._arrays
 
     # -- and has these ------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class OwnChains:
     steps_of
         The steps of a number of passes, of chains whose steps do not all have as many rows.
     default_epochs
-        Passes of a run for which nothing is said.
+        Passes of a run whose length is not given.
     first_steps
         Least number of steps before the first draw, for any `num_burnin`.
     capacity
@@ -144,7 +144,7 @@ class Sampled:
         seconds it is then BAOAB with control variates on batches of `batch_size` rows, unless `sampling` has a sampler
         or an estimator; of what was asked, None is 1,000 draws, and a fifth of the run as burn-in.
     default_epochs
-        Passes of a run for which nothing is said, where the draws wanted do not determine its length.
+        Passes of a run whose length is not given, where the draws wanted do not determine its length.
     least_steps
         The fewest steps of such a run.
     finish
@@ -162,7 +162,7 @@ class Sampled:
     finish: Callable[[Run], Run] = lambda run: run
 
     def run(self, name: str, asked: Asked, note: dict[str, str], options: FitOptions) -> Run:
-        """Run for a number of steps or of seconds; or, if nothing is said, as long as `sc.sample` chooses.
+        """Run for a number of steps or of seconds; or, without a length, as long as `sc.sample` chooses.
 
         A time limit is for sampling: set-up and compilation are not counted. A trial of a tenth of it measures the
         speed, which determines the planned number of steps, at least those of the first draw; the run ends at the

@@ -96,7 +96,7 @@ MODELS = {
         "regression", "a Student regression", "scirocco", "Bayesian robust regression"
     ),
 }
-"""By their names in records: a file names a model, never a module."""
+"""The models by their names in records: a file names a model, never a module."""
 
 
 def model_class(name: str) -> Any:

@@ -375,7 +375,7 @@ class LangevinChain(MixedChain):
         kernels().move_matrix(self.matrix, shapes, rates, drawn, *how, words)
 
     def _draw_reference(self) -> None:
-        """Draw the communities of all edges: weights that move towards their counts have the exact law, however long.
+        """Draw the communities of all edges: weights that move towards their counts have the exact distribution.
 
         Expected counts would not do: weights would have too little variance between two references.
         """
