@@ -6,8 +6,9 @@ The suite runs on CPUs; this runs tests/law, and the tests of loops and topics f
 JAX finds: the draws there come from another loop (`run/accelerator_loop.py`), and products of matrices are rounded.
 Tests of kernels that only exist for CPUs are left out. Most of the time is compiling, so several processes share the
 device (pytest-xdist); each takes the longest test that is left. Prints each file when its tests have ended, and after
-`limit` seconds what has not; then whether resumed runs had the same bits, and what a run that was begun on a CPU said. Kernels
-of matrix products are not tried out (`--xla_gpu_autotune_level=0`, unless XLA_FLAGS is set): it takes most of the time.
+`limit` seconds what has not; then whether resumed runs had the same bits, and what a run that was begun on a CPU
+said. Kernels of matrix products are not tried out (`--xla_gpu_autotune_level=0`, unless XLA_FLAGS is set): it takes
+most of the time.
 """
 
 from __future__ import annotations
