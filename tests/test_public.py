@@ -28,6 +28,8 @@ pytestmark = pytest.mark.unit
 
 INNER = {"store", "demo", "jobs", "drawing"}
 """Rooms without public names."""
+FOR_CONTRIBUTORS = {"add_a_model.md"}
+"""Pages about code inside the library, which is private."""
 
 
 def documented():
@@ -101,7 +103,8 @@ def imported(code):
 def test_pages_import_public_names_alone():
     public = {f"{module}.{name}" for module in MODULES for name in importlib.import_module(module).__all__}
     public |= {*MODULES, "scirocco"}
-    for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
+    pages = [page for page in sorted(DOCS.glob("*.md")) if page.name not in FOR_CONTRIBUTORS]
+    for page in [ROOT / "README.md", *pages]:
         for block in blocks(page.read_text(encoding="utf-8")):
             if block.language == "python":
                 code = re.sub(r"(?m)^(>>> |\.\.\. )", "", block.code) if block.examples else block.code

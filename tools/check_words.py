@@ -116,7 +116,6 @@ MARKS = {
 ALLOWED: dict[str, tuple[str, ...]] = {
     # file, relative to the repository: exact pieces of text in which a phrase may stand
     "benchmarks/README.md": ("set-up apart", "Set-up apart"),  # names of lines that the program prints
-    "src/scirocco/models/dp/chain.py": ("judges",),  # a key of stored records
     "src/scirocco/models/inputs/tables.py": ("refuse",),  # the value of an argument
     "src/scirocco/models/lda/embedded.py": ("until upon use",),  # stop words
     "src/scirocco/models/regression/linear.py": ("refuse",),

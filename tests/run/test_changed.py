@@ -48,7 +48,7 @@ def started(path, data, model=MODEL):
 
 
 def test_data_of_which_a_sample_is_unchanged(tmp_path):
-    """All rows are shifted but the 64 evenly spaced ones that versions before 0.2 looked at."""
+    """All rows are shifted but 64 evenly spaced ones: a fingerprint looks at all of them."""
     path, data = started(tmp_path / "run", rows()), rows() + 1
     kept = np.unique(np.linspace(0, ROWS - 1, 64).astype(int))
     data[kept] = rows()[kept]

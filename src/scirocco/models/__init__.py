@@ -52,7 +52,7 @@ __all__ = [
     "load",
 ]
 _FUNCTIONS = {"choose_topics": "lda.describing", "held_out_links": "graph"}
-_FOLDERS = {entry.module.partition(".")[0] for entry in MODELS.values()}
+_FOLDERS = {entry.folder for entry in MODELS.values()}
 
 
 def __dir__() -> list[str]:

@@ -6,10 +6,12 @@ from typing import Unpack
 import numpy as np
 import pytest
 
+import scirocco as sc
 from scirocco.errors import NoDrawsError, SciroccoWarning
 from scirocco.models._core.chain import Chain, Spec
 from scirocco.models._core.model import FittedModel
 from scirocco.models._core.program import FitOptions, OwnChains
+from scirocco.models._core.registry import MODELS, Entry
 
 pytestmark = pytest.mark.unit
 
@@ -105,3 +107,14 @@ def test_a_fit_without_draws_says_how_far_it_came(is_interrupted):
             warnings.simplefilter("ignore")
             model.fit({"a": np.zeros((2, 50))}, num_steps=45, progress=False, callbacks=[end])
     assert isinstance(caught.value, NoDrawsError) and "run_" not in vars(model)
+
+
+def test_a_model_that_is_defined_elsewhere_is_opened_by_its_name(monkeypatch, tmp_path, seed):
+    model = fit({"a": np.random.default_rng(seed).normal(size=(2, 50))})
+    model.save(tmp_path / "saved")
+    with pytest.raises(TypeError, match="is a run, not a fitted model"):
+        sc.models.load(tmp_path / "saved")
+    monkeypatch.setitem(MODELS, "Replayed", Entry(Replayed, "given draws", "scirocco"))
+    again = sc.models.load(tmp_path / "saved")
+    assert type(again) is Replayed and repr(again) == repr(model)
+    np.testing.assert_array_equal(again.draws_["a"], model.draws_["a"])

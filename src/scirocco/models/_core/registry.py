@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 class Entry(NamedTuple):
     """A model."""
 
-    module: str
-    """The module that defines it, below `scirocco.models`."""
+    module: str | type[Any]
+    """The module that defines it, below `scirocco.models`; or the class, of a model that is defined elsewhere."""
     words: str
     """What it is, with its article: "a topic model"."""
     cite: str
@@ -25,6 +25,11 @@ class Entry(NamedTuple):
     """The words after `scirocco` that fit it, if it has its own commands: those of its group are in `cli/GROUP.py`."""
     reads: str = "rows"
     """What `scirocco predict` reads, if it has none: "rows" of a table, "pairs" of two columns, or "documents"."""
+
+    @property
+    def folder(self) -> str:
+        """Its folder in `scirocco.models`; empty if it is not there."""
+        return self.module.partition(".")[0] if isinstance(self.module, str) else ""
 
     @property
     def group(self) -> str:
@@ -101,4 +106,7 @@ MODELS = {
 
 def model_class(name: str) -> Any:
     """The class of a model, imported when it is first used."""
-    return getattr(importlib.import_module(f"scirocco.models.{MODELS[name].module}"), name)
+    module = MODELS[name].module
+    if isinstance(module, type):
+        return module
+    return getattr(importlib.import_module(f"scirocco.models.{module}"), name)
