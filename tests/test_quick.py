@@ -28,7 +28,8 @@ def test_every_case_that_rotates_is_run_at_some_commit(request, monkeypatch):
 
     def case(name, *arguments):
         mark = pytest.mark.rotates(*arguments).mark if arguments else None
-        return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: mark)
+        path = request.config.rootpath / "tests" / "nowhere" / name.split("::")[0]
+        return SimpleNamespace(nodeid=name, path=path, get_closest_marker=lambda _: mark)
 
     cases = [case(f"a.py::test[{n}]", 3) for n in range(7)] + [case("a.py::alone", 3), case("a.py::always")]
     named = [case(f"{letter}.py::test", 2, "name") for letter in "abcd"]

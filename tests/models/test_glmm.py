@@ -60,7 +60,7 @@ def test_formulas_are_split_into_their_parts():
     [
         ("y + x", "with one ~"),
         ("log(y) ~ x + (1 | g)", "name of a column"),
-        ("y ~ x + (1 | g", "not complete"),
+        ("y ~ x + (1 | g", "check its brackets"),
         ("y ~ x + (1 | f(g))", "must have the form"),
         ("y ~ offset(a) + offset(b) + (1 | g)", "at most one offset"),
     ],

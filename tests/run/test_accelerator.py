@@ -360,7 +360,7 @@ def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
 @pytest.mark.process
 def test_damaged_programs_are_ignored(tmp_path):
     """Half-written by a process that was killed: the next one compiles again, without a word."""
-    code = "import scirocco, jax; scirocco._programs.begin(); print(float(jax.jit(lambda x: x + 1)(2.0)))"
+    code = "import jax; from scirocco import _programs; _programs.begin(); print(float(jax.jit(lambda x: x + 1)(2.0)))"
     environment = {"SCIROCCO_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu", "PATH": ""}
     for _ in range(2):
         done = subprocess.run(

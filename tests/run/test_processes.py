@@ -98,9 +98,9 @@ def test_a_forked_process_is_told_at_once():
 
 @pytest.mark.process
 def test_importing_the_library_changes_nothing_for_others():
-    """JAX's settings, its listeners and the filters of warnings, before and after an import of everything."""
+    """Settings of JAX, its listeners and the filters of warnings (SciPy adds some), before and after an import."""
     code = (
-        "import warnings, jax, jax._src.monitoring as m\n"
+        "import warnings, jax, scipy.sparse, scipy.special, jax._src.monitoring as m\n"
         "def state():\n"
         "    kept = {k: v for k, v in jax.config.values.items() if 'cache' in k or 'x64' in k or 'platform' in k}\n"
         "    return kept, list(warnings.filters), len(m.get_event_duration_listeners())\n"

@@ -67,12 +67,17 @@ def order_explained(model: Any, data: Any, params: Any) -> Iterator[None]:
         raise
 
 
-def check_params(params: Params) -> Params:
-    """The starting parameters as floating-point JAX arrays."""
+def flattened(params: Params) -> tuple[list[Any], Any]:
+    """The leaves and the structure of the user's parameters."""
     try:
-        leaves, treedef = jax.tree.flatten(params)
+        return jax.tree.flatten(params)
     except (TypeError, ValueError) as error:  # keys that cannot be sorted
         raise InvalidTypeError(f"`params` is not a pytree: {error} Use strings as keys of dicts.") from error
+
+
+def check_params(params: Params) -> Params:
+    """The starting parameters as floating-point JAX arrays."""
+    leaves, treedef = flattened(params)
     if not leaves:
         raise InvalidValueError("`params` contains no arrays: pass the starting value of every parameter.")
     named = zip(_tree.leaf_names(params), leaves, strict=True)

@@ -273,7 +273,7 @@ def _standing_still(run: Any, table: Table | None) -> str:
     flat = positions.reshape(-1, positions.shape[-1])
     table = _table_of(run) if table is None else table
     centre = _unraveled(origin.model, run.draws, flat[0])
-    scores = scores_at(origin.model.finer, table, centre, flat, key_of(0)).reshape(positions.shape)
+    scores = scores_at(finer(origin.model), table, centre, flat, key_of(0)).reshape(positions.shape)
     pull = np.abs(scores.mean(axis=1)) / np.maximum(scores.std(axis=1), 1e-300)
     chain, worst = np.unravel_index(int(np.argmax(np.nan_to_num(pull))), pull.shape)
     if not pull[chain, worst] > _PULLED:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco.data import ArraySource, Devices
@@ -19,6 +20,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows, look
 from scirocco.model import Posterior
+from scirocco.run import arguments
 from scirocco.run.choose import limits
 from scirocco.run.setup import Problem, Ready
 from scirocco.types import Key, Params
@@ -84,7 +86,7 @@ def drive_of(model: Any) -> str:
 
 def dimension_of(params: Params) -> int:
     """Numbers in the parameters of a user, which may be plain numbers."""
-    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))
+    return sum(int(np.size(leaf)) for leaf in arguments.flattened(params)[0])
 
 
 def measure(model: Any, source: RowSource, params: Params, devices: Devices | None) -> Measured:
@@ -114,7 +116,7 @@ def _numbers(model: Any, source: ArraySource) -> float:
 def after(measured: Measured, method: str, problem: Problem, ready: Ready, key: Key) -> Measured:
     """What is known after a set-up for this method."""
     report, position = ready.report, ready.start.position
-    eps = max(float(np.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(position))
+    eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(position))
     measured = dataclasses.replace(
         measured,
         methods=(*measured.methods, method),
