@@ -246,11 +246,11 @@ def test_what_cannot_be_reported_is_refused(tmp_path, stored):
         report.html(empty)
     with pytest.raises(InvalidTypeError, match="folder of a stored run; got int"):
         report.html(3)
-    with pytest.raises(InvalidValueError, match="has not been fitted"):
+    with pytest.raises(InvalidValueError, match="is not fitted yet"):
         report.html(sc.models.LDA(3))
     with pytest.raises(InvalidValueError, match="is not fitted yet"):
         report.html(sc.models.LogisticRegression())
-    with pytest.raises(InvalidValueError, match="has not been fitted"):
+    with pytest.raises(InvalidValueError, match="is not fitted yet"):
         report.html(sc.models.BNN())
     with pytest.raises(sc.errors.SciroccoError):
         report.html(tmp_path / "nowhere")

@@ -169,7 +169,7 @@ def read_commit(root: str, header: Header) -> Commit:
         raise StoreError(
             f"{path} names the state file {entry.get('file')!r}, which scirocco cannot have written. {rescue(root)}"
         )
-    checksums = content.get("checksums")
+    checksums = content.get("checksums", {})
     if not _are_checksums(checksums, header, draws):
         raise StoreError(f"{path} does not have one checksum for each chunk. {rescue(root)}")
     return Commit(number, draws, entry, progress, checksums)
