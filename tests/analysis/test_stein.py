@@ -105,6 +105,8 @@ def test_wrong_inputs() -> None:
         ksd(x, x, scale=-1.0)
     with pytest.raises(InvalidTypeError, match="numbers"):
         ksd("draws", x)
+    with pytest.raises(InvalidTypeError, match=r"requires `gradients`.*keep_gradients=True"):
+        ksd(x)
 
 
 def test_exact_draws_fall_like_the_root_of_their_number(seed: int) -> None:

@@ -3,11 +3,14 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import scirocco as sc
 import scirocco_papers
 from cli_table import COMMANDS, FITTED, GOOD_STATUS, NOWHERE, NUMBA, words_of, wrong_option
 from scirocco import cli
@@ -154,9 +157,16 @@ def test_shell_completion(place):
         ("resume", "more than num_samples=7. It", "more than --num-samples 7. It"),
         (
             "resume",
-            "the run in a/b is longer. sc.load opens it.",
-            "the run in a/b is longer. `scirocco report a/b` shows it.",
+            "the run in a/b already has 9 draws. sc.load opens it.",
+            "the run in a/b already has 9 draws. `scirocco report a/b` shows it.",
         ),
+        (
+            "resume",
+            "the run in a b already has 9 draws. sc.load opens it.",
+            "the run in a b already has 9 draws. `scirocco report 'a b'` shows it.",
+        ),
+        ("sample", "use `sc.resume('a b', ...)`.", "use `scirocco resume 'a b'`."),
+        ("resume", "in Python, sc.resume('a', model, data).", "in Python, sc.resume('a', model, data)."),
         ("data", "choose some with columns={...}.", "choose some with --array NAME=COLUMNS."),
         ("cluster", "e.g. columns={'x': ['f_*'], 'y': 'label'}.", "e.g. --columns NAMES."),
     ],
@@ -170,6 +180,28 @@ def test_a_folder_that_exists_is_answered_with_options(place, say):
     assert status == 0, err
     status, _, err = say("data", "convert", place.table, place.root / "twice")
     assert status == 2 and "--overwrite" in err and "overwrite=True" not in err
+
+
+@pytest.mark.parametrize(("command", "name"), [("hmm", "states"), ("network", "blocks")])
+def test_printed_commands_quote_paths(command, name, fitted, say, tmp_path):
+    shutil.copytree(getattr(fitted, name), tmp_path / "a run")
+    status, out, _ = say(command, "show", tmp_path / "a run")
+    assert status == 0 and " ".join(out.split()).count(f"'{tmp_path}/a run'") == 2
+
+
+@pytest.mark.parametrize("command", ["resume", "topics fit", "data convert"])
+def test_the_help_is_plain(command, say):
+    status, out, _ = say(*command.split(), "--help")
+    assert status == 0 and not any(sign in out for sign in ("{", "<bool>")) and "--help" in out
+
+
+def test_a_run_without_a_configuration_file_is_resumed_elsewhere(say, tmp_path):
+    """`scirocco resume` does not advise itself."""
+    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    how = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(5), "num_samples": 5, "progress": False}
+    sc.sample(model, np.ones(20, np.float32), np.float32(0.0), **how, store=tmp_path / "a b")
+    status, _, err = say("resume", tmp_path / "a b")
+    assert status == 2 and "in Python, sc.resume(" in err and "scirocco resume" not in err
 
 
 def test_the_help_documents_the_exit_status(say):

@@ -51,14 +51,6 @@ def test_every_count_of_a_corpus_counts():
     assert sc.data.CorpusSource(other).fingerprint() != known == sc.data.CorpusSource(matrix).fingerprint()
 
 
-def test_the_rule_of_versions_before_0_2():
-    """64 rows, as they were hashed then: a stored fingerprint of 16 digits is compared with one of the same rule."""
-    rows = {"x": np.arange(3_000, dtype=np.float32).reshape(1_000, 3), "y": np.arange(1_000, dtype=np.int32)}
-    source, was = as_source(rows), "79714881f9e83dd9"
-    assert fingerprints.like(was, source.fingerprint) == was
-    assert len(source.fingerprint()) == 32 == len(fingerprints.like(source.fingerprint(), source.fingerprint))
-
-
 @pytest.fixture
 def folder(tmp_path):
     rows = {"x": np.arange(30_000, dtype=np.float32).reshape(10_000, 3)}
@@ -97,7 +89,7 @@ def test_files_are_read_again_only_if_they_look_changed(folder, monkeypatch, tmp
     for _ in range(3):  # the copy has other times; once verified, that is noted
         assert sc.data.open(tmp_path / "copy").fingerprint() == known
     assert len(read) == 1
-    (tmp_path / "copy" / header.STAMP_NAME).unlink()  # as written by an earlier version
+    (tmp_path / "copy" / header.STAMP_NAME).unlink()
     header._VERIFIED.clear()
     sc.data.open(tmp_path / "copy").fingerprint()
     assert len(read) == 2

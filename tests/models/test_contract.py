@@ -16,7 +16,7 @@ import sklearn.exceptions
 
 import scirocco as sc
 from scirocco.analysis.diagnosis.report import Diagnosis
-from scirocco.errors import SciroccoError, SciroccoWarning
+from scirocco.errors import InvalidTypeError, SciroccoError, SciroccoWarning
 
 pytestmark = [
     pytest.mark.compile,
@@ -197,6 +197,17 @@ def name(request):
 @pytest.fixture
 def model(name):
     return ready(name)[0]
+
+
+@pytest.mark.parametrize("argument", ["num_samples", "num_chains"])
+def test_none_has_a_default_or_is_refused_by_name(name, argument):
+    """Never an error of arithmetic with None."""
+    if inspect.signature(type(made(name))).parameters[argument].default is None:
+        return  # every other test fits with it
+    try:
+        assert made(name, **{argument: None}).fit(*CASES[name].data, progress=False).run_.num_draws
+    except InvalidTypeError as error:
+        assert f"`{argument}` must be a whole number (int), got None" in str(error)
 
 
 def same(name: str, model: Any, other: Any) -> None:

@@ -371,6 +371,15 @@ def test_plots(run, kind, axes, tmp_path):
     figure.savefig(tmp_path / "figure.png")
 
 
+def test_pyplot_saves_the_plot(run, tmp_path):
+    """The plot is the current figure of pyplot, where that is used."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    blank = pyplot.figure()
+    figure = run.plot("intervals")
+    assert pyplot.gcf() is figure is not blank
+    pyplot.close("all")
+
+
 def test_plots_of_chosen_parameters(run):
     pytest.importorskip("matplotlib")
     labels = [axes.get_ylabel() for axes in run.plot(names=["weights[1, 0]", "bias"]).axes]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scirocco import _checks
 from scirocco._stein import KERNELS, stein_kernel
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,7 +33,7 @@ class Stein(NamedTuple):
 
 def ksd(
     draws: npt.ArrayLike,
-    gradients: npt.ArrayLike,
+    gradients: npt.ArrayLike | None = None,
     *,
     kernel: str = "imq",
     scale: float | None = None,
@@ -58,7 +58,8 @@ def ksd(
     draws
         (..., dimension); leading axes (chain, draw) are flattened.
     gradients
-        ∇ log posterior at the draws, the same shape.
+        ∇ log posterior at the draws, the same shape: `run.gradients` of `sc.sample(..., keep_gradients=True)`. Always
+        required.
     kernel
         "imq" or "gaussian", exp(-|x - y|²/(2c²)).
     scale
@@ -87,6 +88,11 @@ def ksd(
     >>> abs(good.squared) < 4 * good.standard_error, wide.squared > 4 * wide.standard_error
     (True, True)
     """
+    if gradients is None:
+        raise InvalidTypeError(
+            "ksd requires `gradients` as well, ∇ log posterior at the draws. A run has them if it was made with "
+            "sc.sample(..., keep_gradients=True): ksd(run.draws, run.gradients)."
+        )
     x, s = _pairs(draws, gradients)
     _checks.choice(kernel, "kernel", KERNELS)
     x = x - x.mean(axis=0)

@@ -86,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     _interrupt.release()
     _exit.let_broken_pipes_be_known()
+    _exit.write_plain_help()
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = words[0] if words else ""
     if words in ([], *([group.name] for group in app.registered_groups)):

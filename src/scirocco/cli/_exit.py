@@ -6,10 +6,11 @@ import contextlib
 import difflib
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -139,9 +140,15 @@ def ending_with_its_draws() -> Iterator[None]:
 
 
 _COLUMNS = {"data": "--array NAME=COLUMNS", "cluster": "--columns NAMES"}
-_OPTIONS = (
-    (re.compile(r"(the run in (\S+) .*)\bsc\.load opens"), r"\1`scirocco report \2` shows"),
-    (re.compile(r"`?sc\.resume\('?([^',)]*)'?(, [^)]*)?\)`?"), r"`scirocco resume \1`"),
+_OPTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(r"(the run in (.+?) (?:ended|already) .*)\bsc\.load opens"),
+        lambda found: f"{found[1]}`scirocco report {shlex.quote(found[2])}` shows",
+    ),
+    (
+        re.compile(r"(?<!in Python, )`?sc\.resume\('([^']*)'(, [^)]*)?\)`?"),
+        lambda found: f"`scirocco resume {shlex.quote(found[1])}`",
+    ),
     (re.compile(r"\b(pass|use|with) (overwrite|resume)=True"), r"\1 --\2"),
     (re.compile(r"\b(overwrite|resume)=True"), r"--\1"),
     (re.compile(r"\bnum_samples=(\d+)"), r"--num-samples \1"),
@@ -196,6 +203,26 @@ def let_broken_pipes_be_known() -> None:
         raise BrokenPipeError
 
     Console.on_broken_pipe = on_broken_pipe  # type: ignore[method-assign]
+
+
+def write_plain_help() -> None:
+    """Write RUN for an argument and no type for a switch, where Typer would write `{RUN}` and `<bool>`."""
+    argument, option = typer.core.TyperArgument, typer.core.TyperOption
+    pieces, shown = argument.get_usage_pieces, getattr(option, "display_type_rich", None)
+    if getattr(pieces, "plain", False):
+        return
+
+    def plain_pieces(self: Any, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in pieces(self, ctx)]
+
+    plain_pieces.plain = True  # type: ignore[attr-defined]
+    argument.get_usage_pieces = plain_pieces  # type: ignore[method-assign]
+    if shown is not None:  # some versions of Typer write no type for a switch
+
+        def plain_type(self: Any, ctx: Any) -> str | None:
+            return None if self.is_flag else shown(self, ctx)
+
+        option.display_type_rich = plain_type  # type: ignore[method-assign]
 
 
 def leave_unheard() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,7 +176,7 @@ def _print_states(opened: Opened, table: Any, moves: Any) -> None:
     ]
     print_wrapped("share: of time, in the long run; dwell: expected steps of a visit.")
     print_table("transitions", ["from", *(f"to {k}" for k in states)], rows, right=(0,))
-    run = opened.path
+    run = shlex.quote(str(opened.path))
     print_wrapped(
         f"Every row: scirocco hmm predict {run} DATA --out FILE.csv. Pictures: scirocco report {run}."
     )

@@ -72,10 +72,8 @@ def verify(path: Annotated[Path, RUN], as_json: Annotated[bool, JSON] = False) -
     else:
         for problem in problems:
             print_wrapped(problem)
-        unknown = sum(run["chunks_without_checksum"] for run in found)
         read = f"{sum(run['bytes'] for run in found) / 1e6:,.1f} MB of draws read"
-        old = f"; {unknown} files of an earlier version have no checksum" if unknown else ""
-        say(f"{read}: {len(problems) or 'no'} damaged file{'s' * (len(problems) != 1)}{old}")
+        say(f"{read}: {len(problems) or 'no'} damaged file{'s' * (len(problems) != 1)}")
     if problems:
         raise typer.Exit(1)
 

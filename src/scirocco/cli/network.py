@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -182,7 +183,7 @@ def _print_blocks(opened: Opened, table: Any) -> None:
         opened.title(f"{model.nodes_.num_nodes:,} nodes in {counted}"), [unit, *names], rows, right=(0,)
     )
     print_wrapped("; ".join(f"{name}: {_NOTES[name]}" for name in names if name in _NOTES) + ".")
-    run = opened.path
+    run = shlex.quote(str(opened.path))
     print_wrapped(
         f"Every node: scirocco network show {run} --nodes FILE.csv. Pictures: scirocco report {run}."
     )

@@ -102,7 +102,9 @@ def fit(
     ] = None,
     sampler: Annotated[
         str | None,
-        typer.Option("--sampler", metavar="NAME", help="scir (default), gibbs, scir_cv, sgrld, sgrhmc, ..."),
+        typer.Option(
+            "--sampler", metavar="NAME", help="auto (default: gibbs), scir, scir_cv, sgrld, sgrhmc, ..."
+        ),
     ] = None,
     preset: Annotated[
         str | None,

@@ -14,7 +14,6 @@ from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers
 from scirocco.combine.shards import Dealt, Settings, Shard, Subposteriors, deal, draw, fractionate, open_run
-from scirocco.data import fingerprints
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -123,12 +122,7 @@ def subposteriors(
         "num_chains": _checks.positive_int(num_chains, "num_chains"),
         "keep_gradients": bool(keep_gradients),
     }
-    was = (
-        SHARDS.read(os.fspath(store)).get("data")
-        if resume and store and SHARDS.is_at(store)
-        else fingerprints.NEWEST
-    )
-    dealt = fingerprints.like(was, partial(deal, data, num_shards, seed, shuffle))
+    dealt = deal(data, num_shards, seed, shuffle)
     shared = fractionate(model, len(dealt.sources))
     settings = Settings(shared, _tree.on_host(params), options, run_group.double_precision())
     page = _page(model, dealt, options, seed, shuffle)

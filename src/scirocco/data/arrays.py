@@ -21,7 +21,6 @@ from scirocco.types import Data, PyTree, Rows
 
 _WILD_SCALE = 1e3
 _SCALE_PROBE_ROWS = 10_000
-_SAMPLED_ROWS = 64
 _ROUNDING, _NOTICEABLE = 6e-8, 1e-3
 """Relative rounding error of float32, and the part of a standard deviation by which it may change a value."""
 
@@ -92,7 +91,7 @@ class ArraySource(RowSource):
 
     def __init__(self, arrays: PyTree, wild_scales: str = "", sums_up: bool = False):
         self.arrays, self.wild_scales, self.sums_up = arrays, wild_scales, sums_up
-        self._fingerprints: dict[bool, str] = {}
+        self._fingerprint = ""
         self.num_rows: int = jax.tree.leaves(arrays)[0].shape[0]
 
     @property
@@ -115,12 +114,11 @@ class ArraySource(RowSource):
 
     def fingerprint(self) -> str:
         """A short hash of shapes, dtypes and all values: the same data give the same string."""
-        rule = fingerprints.by_sample()
-        if rule not in self._fingerprints:
+        if not self._fingerprint:
             named = zip(_tree.leaf_names(self.arrays), jax.tree.leaves(self.arrays), strict=True)
             described = ((f"{name}{leaf.shape}{leaf.dtype}", leaf) for name, leaf in named)
-            self._fingerprints[rule] = fingerprints.of_arrays("", described, _SAMPLED_ROWS)
-        return self._fingerprints[rule]
+            self._fingerprint = fingerprints.of_arrays("", described)
+        return self._fingerprint
 
     def stamp(self) -> str:
         """Always the same: nobody else writes to this memory."""

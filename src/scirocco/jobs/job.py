@@ -260,7 +260,7 @@ def _refuse_others(path: Path) -> None:
         return
     command = MODELS[model].command
     again = (
-        f"scirocco {command} ... --out {path} --resume"
+        f"scirocco {command} ... --out {shlex.quote(str(path))} --resume"
         if command
         else f"fit(..., store={str(path)!r}, resume=True)"
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._version import __version__
-from scirocco.data import Devices, fingerprints
+from scirocco.data import Devices
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -79,8 +79,8 @@ def _checked(request: Request, record: Record, reached: Progress, path: str) -> 
 def _as_stored(record: Record, source: Any) -> Any:
     """A small folder as arrays, if the stored run read it whole: its fingerprint is then that of the arrays."""
     was = record.configuration["data"]
-    whole = source if fingerprints.like(was, source.fingerprint) == was else methods.read_if_few(source)
-    return whole if fingerprints.like(was, whole.fingerprint) == was else source
+    whole = source if source.fingerprint() == was else methods.read_if_few(source)
+    return whole if whole.fingerprint() == was else source
 
 
 def recomposed(request: Request, record: Record) -> tuple[setup.Problem, setup.Ready]:
@@ -192,8 +192,7 @@ def _position(record: Record, params: Params | None) -> PyTree:
 
 def _refuse_other_data(record: Record, source: Any, path: str) -> None:
     was = {key: record.configuration[key] for key in ("num_rows", "data")}
-    data = fingerprints.like(was["data"], source.fingerprint)
-    now = {"num_rows": int(source.num_rows), "data": data}
+    now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
     records.refuse_differences(was, now, path, "these data")
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers, opened
-from scirocco.data import fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoError
 from scirocco.model import Posterior
@@ -47,13 +46,12 @@ def sample_on(client: Any, request: Request) -> Run:
         _checks.warn(request.source.wild_scales)  # warnings on workers are not shown here
     plan = request.plan
     with connected(client, _PURPOSE) as link, run_group.folder_for(request.store) as folder:
-        was: Any = fingerprints.NEWEST
         if CHAINS.is_at(folder) and request.resume:
-            request, was = _as_begun(request, CHAINS.path(folder, 0)), CHAINS.read(folder).get("data")
+            request = _as_begun(request, CHAINS.path(folder, 0))
             plan = request.plan
         CHAINS.begin(
             folder,
-            fingerprints.like(was, partial(_page, request)),
+            _page(request),
             resume=request.resume,
             overwrite=request.overwrite,
             left_out=request.left_out,
@@ -148,8 +146,7 @@ def resume_on(
             f"{path} holds a run whose chains share one process: resume it without `client`."
         )
     page = CHAINS.read(path)
-    data = fingerprints.like(page["data"], source.fingerprint)
-    now = {"num_rows": int(source.num_rows), "data": data}
+    now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
     records.refuse_differences({key: page[key] for key in now}, now, path, "these data")
     paths = [CHAINS.path(path, number) for number in range(page["count"])]
     for number, place in enumerate(paths):

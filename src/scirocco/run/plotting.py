@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import io
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -47,10 +48,19 @@ def plot(leaves: Mapping[str, Leaf], kind: str, names: str | Sequence[str] | Non
 
 @contextmanager
 def drawn_figure(purpose: str) -> Iterator[Figure]:
-    """An empty figure to draw on, in the style of this library; notebooks show it."""
+    """An empty figure to draw on, in the style of this library; notebooks show it.
+
+    If the program has imported pyplot, it is the current figure there, for `plt.show()` and `plt.savefig(...)`; not in
+    a notebook that shows figures inline, which would show it twice.
+    """
     matplotlib = require("matplotlib", purpose)
-    figure: Figure = importlib.import_module("matplotlib.figure").Figure(layout="constrained")
     with matplotlib.rc_context(_STYLE):
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None or "inline" in pyplot.get_backend():
+            make = importlib.import_module("matplotlib.figure").Figure
+        else:
+            make = pyplot.figure
+        figure: Figure = make(layout="constrained")
         yield figure
     # a figure that pyplot does not know is shown by notebooks only if it says how
     figure._repr_png_ = functools.partial(_png, figure)  # type: ignore[attr-defined]

@@ -144,7 +144,7 @@ class Record:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
-        """Read what `to_json` of this version, or a version before 0.2, wrote."""
+        """Read what `to_json` wrote."""
         names = cls.__dataclass_fields__.keys() - {"fitted"}
         known = {name: value for name, value in written.items() if name in names}
         for name, kind in _FORMS.items():
@@ -241,9 +241,8 @@ def status_of(stored: Stored) -> str:
 
 
 def kind_of(configuration: Mapping[str, Any]) -> str:
-    """The kind of a run; versions before 0.2 did not store it, but their own loops have a string as the sampler."""
-    older = OWN_LOOP if isinstance(configuration.get("sampler"), str) else SAMPLED
-    return str(configuration.get("kind", older))
+    """The kind of a run; one that is put together by hand has the kind of `sc.sample`."""
+    return str(configuration.get("kind", SAMPLED))
 
 
 def method_of(configuration: Mapping[str, Any]) -> str:
@@ -310,9 +309,9 @@ def _results(keeping: Keeping, params: PyTree) -> PyTree:
 
 
 def configuration(
-    problem: Problem, ready: Ready, plan: Plan, devices: Devices | None = None
+    problem: Problem, ready: Ready, plan: Plan, devices: Devices | None = None, *, stored: bool
 ) -> dict[str, Any]:
-    """Everything that defines a run, for users."""
+    """Everything that defines a run, for users; the data are read for their fingerprint only if the run is stored."""
     return {
         **_places(plan, devices),
         "kind": SAMPLED,
@@ -321,7 +320,7 @@ def configuration(
         "sampler": describe(ready.sampler),
         "estimator": describe(problem.parts.estimator),
         "num_rows": int(problem.source.num_rows),
-        "data": problem.source.fingerprint(),
+        **({"data": problem.source.fingerprint()} if stored else {}),
         "parameters": leaves_spec(ready.start.position),
         "dimension": _tree.size(ready.start.position),
         "num_samples": plan.num_samples,

@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.data import Devices, fingerprints
+from scirocco.data import Devices
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
@@ -117,9 +116,11 @@ def _start(request: Request) -> Run:
         bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
         chains = make_chains(problem, ready.start, plan, request.devices)
         setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
-        configured = partial(records.configuration, problem, ready, plan, request.devices)
-        # what is not stored is never resumed: a sample of the rows will do
-        record = Record(configuration=configured() if path is not None else fingerprints.like("", configured))
+        record = Record(
+            configuration=records.configuration(
+                problem, ready, plan, request.devices, stored=path is not None
+            )
+        )
         if path is not None:  # all processes check the first state, one of them writes
             spec = records.kept_spec(problem, chains.first_state, plan.keeping)
             if request.writes:

@@ -41,7 +41,7 @@ class Header:
     record: dict[str, Any]
     version: str
     created_at: str
-    run_id: str | None = None
+    run_id: str
     """A random name, which every commit repeats; None in runs of versions that had none."""
 
 
@@ -112,7 +112,7 @@ def read_header(root: str) -> Header:
     record = content.get("record")
     if not isinstance(record, dict):
         raise StoreError(f"{path} does not contain the record of the run. {rescue(root)}")
-    run_id = content.get("run_id")
+    run_id = str(content.get("run_id"))
     return Header(groups, record, str(content.get("version")), str(content.get("created_at")), run_id)
 
 
@@ -133,7 +133,7 @@ def _never_started(root: str) -> str:
     )
 
 
-def write_commit(root: str, commit: Commit, run_id: str | None) -> None:
+def write_commit(root: str, commit: Commit, run_id: str) -> None:
     """The commit point: once the new `commit.json` is in place, its draws are valid."""
     content = {
         "commit": commit.number,
@@ -156,7 +156,7 @@ def read_commit(root: str, header: Header) -> Commit:
     entry, progress = content.get("state"), content.get("progress")
     if not isinstance(number, int) or not isinstance(entry, dict) or not isinstance(progress, dict):
         raise StoreError(f"{path} lacks required entries of a commit. {rescue(root)}")
-    if content.get("run_id") not in (None, header.run_id):
+    if content.get("run_id") != header.run_id:
         raise StoreError(
             f"{path} belongs to another run than {_RUN} (its id is {content.get('run_id')!r}, not {header.run_id!r}): "
             f"files of two runs were mixed. {rescue(root)}"
@@ -176,8 +176,6 @@ def read_commit(root: str, header: Header) -> Commit:
 
 
 def _are_checksums(checksums: Any, header: Header, draws: dict[str, int]) -> bool:
-    if checksums == {}:
-        return True
     expected = {
         name: {c.node: 8 * group.num_chunks(draws[name]) * bool(math.prod(c.shape)) for c in group.columns}
         for name, group in header.groups.items()

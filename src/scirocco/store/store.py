@@ -44,7 +44,7 @@ class Store:
         counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
         self._writers = {
             name: GroupWriter(
-                root, group, self._unsynced, counts[name], commit.checksums.get(name) if commit else None
+                root, group, self._unsynced, counts[name], commit.checksums[name] if commit else None
             )
             for name, group in header.groups.items()
         }

@@ -72,7 +72,7 @@ class StoredArray(LazyArray):
     Integers, slices and `...` give NumPy arrays; `numpy.asarray(x)` reads everything.
     """
 
-    def __init__(self, root: str, group: Group, column: Column, num_draws: int, checksums: str = ""):
+    def __init__(self, root: str, group: Group, column: Column, num_draws: int, checksums: str):
         self._root = root
         self._group = group
         self._column = column
@@ -153,12 +153,6 @@ class StoredArray(LazyArray):
                 problems.append(str(error))
         return problems
 
-    @property
-    def num_unknown(self) -> int:
-        """The number of chunks without a checksum, which a version before 0.2 wrote."""
-        known = self._checksums.replace(zarr_format.UNKNOWN, "")
-        return (self._group.num_chunks(self.shape[1]) if self.size else 0) - len(known) // 8
-
     def _native(self, values: np.ndarray) -> Any:
         return values.astype(self.dtype, copy=False)
 
@@ -220,7 +214,7 @@ class Stored:
                     group,
                     column,
                     commit.draws[name],
-                    commit.checksums.get(name, {}).get(column.node, ""),
+                    commit.checksums[name][column.node],
                 )
                 for column in group.columns
             }
@@ -269,11 +263,6 @@ class Stored:
         except (StoreError, OSError) as error:
             problems.append(str(error))
         return problems + list(self._wrong_documents())
-
-    @property
-    def num_unknown(self) -> int:
-        """The number of chunks without a checksum, which a version before 0.2 wrote."""
-        return sum(array.num_unknown for arrays in self.arrays.values() for array in arrays.values())
 
     def _wrong_documents(self) -> Iterator[str]:
         """What Zarr readers need in addition: the coordinates, and the descriptions of arrays and groups."""

@@ -28,9 +28,8 @@ class GroupWriter:
     ):
         self.group = group
         self.num_draws = num_draws
-        unknown = zarr_format.UNKNOWN * group.num_chunks(num_draws)
         self._checksums = {
-            column.node: re.findall("." * 8, (checksums or {}).get(column.node, unknown))
+            column.node: re.findall("." * 8, checksums[column.node] if checksums else "")
             for column in group.columns
             if math.prod(column.shape)
         }

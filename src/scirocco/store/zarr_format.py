@@ -172,10 +172,6 @@ def check_chunk(path: str, shape: Sequence[int], dtype: np.dtype, rescue: str) -
         raise StoreError(f"{path} has {size} bytes instead of {expected}: it is damaged. {rescue}")
 
 
-UNKNOWN = "-" * 8
-"""In place of the checksum of a chunk that a version without checksums wrote."""
-
-
 def checksum(values: np.ndarray, num_draws: int) -> str:
     """The checksum of the first `num_draws` draws of every chain of a chunk.
 

@@ -164,6 +164,14 @@ def test_tables(kind, tmp_path):
             open_corpus(X, column=column)
 
 
+def test_the_longest_column_of_texts_is_proposed():
+    frame = pytest.importorskip("pandas").DataFrame(
+        {"source": ["web"] * 30, "body": TEXTS, "author": ["A B"] * 30}
+    )
+    with pytest.raises(InvalidTypeError, match=r"pass column='body', or another.*'source', 'body', 'author'"):
+        open_corpus(frame)
+
+
 def test_columns_and_missing_texts():
     pandas = pytest.importorskip("pandas")
     column = pandas.Series([*TEXTS, None, float("nan"), ""])

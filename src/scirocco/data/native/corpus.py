@@ -224,12 +224,9 @@ def _rebuild(indptr: np.ndarray, indices: np.ndarray, counts: np.ndarray, vocabu
     return CorpusSource(sparse.csr_array((counts, indices, indptr), shape=(len(indptr) - 1, vocabulary)))
 
 
-_SAMPLED_ROWS = 256
-
-
 def _hash(source: CorpusSource) -> str:
     described = ((f"{name}{part.rows}{part.dtype}", part.array) for name, part in source._parts.items())
-    return fingerprints.of_arrays(f"{source.num_rows} {source.vocabulary_size}", described, _SAMPLED_ROWS)
+    return fingerprints.of_arrays(f"{source.num_rows} {source.vocabulary_size}", described)
 
 
 def _checked(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from scirocco import _checks
 from scirocco._version import __version__
-from scirocco.data import fingerprints
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.chain import HostChains
@@ -208,7 +206,7 @@ def _checked(fit: Fit, found: Store | Stored) -> tuple[Fit, Plan]:
             f"{found.path} holds a model that was saved: its draws, without the state of the chains, so the fit cannot "
             "be resumed. Pass overwrite=True to fit it again, or another `store`."
         )
-    now = fingerprints.like(was["data"], partial(fit.record, plan)).configuration
+    now = fit.record(plan).configuration
     given = {name: now.get(name) for name in set(was) - {"versions"}}
     stored = {name: was[name] for name in given}
     records.refuse_differences(stored, given, found.path, "these arguments")

@@ -64,7 +64,7 @@ def check_length(
     return Length(max(1, steps), None, num_epochs is None)
 
 
-def check_burnin(given: float, name: str = "num_burnin") -> int | float:
+def check_burnin(given: Any, name: str = "num_burnin") -> int | float:
     """Check a burn-in: an integer number of steps, or a fraction of the run (a float below 1)."""
     if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
         return _checks.positive_int(given, name, minimum=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -143,6 +144,8 @@ class FittedModel(Conventions):
     ) -> Asked:
         """The common arguments, checked; what is None has the given default.
 
+        Without one, None is only for arguments that are None in the constructor: the program then decides.
+
         `thin` and `num_burnin` (in units of `thin` steps) are for fits without a length. With one, `share` of the run
         is burn-in, and the draws after it are spread evenly.
         """
@@ -154,11 +157,17 @@ class FittedModel(Conventions):
             if burn_in is None and num_burnin is not None:
                 burn_in = num_burnin * _checks.positive_int(apart, "thin")
         burn_in = share if burn_in is None else burn_in
+        arguments = inspect.signature(type(self)).parameters
+        open_ones = {name for name, argument in arguments.items() if argument.default is None}
         return Asked(
-            None if samples is None else _checks.positive_int(samples, "num_samples"),
-            None if burn_in is None else check_burnin(burn_in),
+            None
+            if samples is None and "num_samples" in open_ones
+            else _checks.positive_int(samples, "num_samples"),
+            None if burn_in is None and "num_burnin" in open_ones else check_burnin(burn_in),
             None if apart is None else _checks.positive_int(apart, "thin"),
-            None if chains is None else _checks.positive_int(chains, "num_chains"),
+            None
+            if chains is None and "num_chains" in open_ones
+            else _checks.positive_int(chains, "num_chains"),
             _checks.positive_int(self.seed, "seed", minimum=0),
         )
 

@@ -17,6 +17,7 @@ import numpy as np
 from scirocco.drawing.markup import Section
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.run import Run, load
+from scirocco.run.records import OWN_LOOP
 from scirocco.store import StoredArray
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -147,5 +148,5 @@ def run_behind(name: str, draws: Draws, stats: Draws, sampler: str, seed: int, s
         except SciroccoError:  # moved or changed since: the draws are still available
             pass
     number = sum(int(np.prod(leaf.shape[2:], dtype=int)) for leaf in draws.values())
-    known = {"model": name, "sampler": sampler, "dimension": number, "seed": seed}
+    known = {"kind": OWN_LOOP, "model": name, "sampler": sampler, "dimension": number, "seed": seed}
     return Run(dict(draws), None, dict(stats), known, {}, {}, status, [])

@@ -106,7 +106,6 @@ class HMM(Results):
         "Chains that found different states never mix: raise `num_starts`, use fewer states, or a longer fit "
         "(num_epochs)."
     )
-    CODE = ("emissions",)
     buffer_: int
     buffer_error_: float
     _estimator_type: ClassVar[str | None] = "density_estimator"

@@ -24,6 +24,7 @@ from scirocco.models.lda.streams import DocumentStream
 from scirocco.models.lda.texts import open_corpus
 from scirocco.models.lda.tokeniser import Tokeniser
 from scirocco.models.lda.topics import Arrays
+from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
 
 _START_PASSES = 40
@@ -128,7 +129,8 @@ class GaussianTopics(TopicModel):
         model = LDA(topics.shape[1], seed=self.seed, num_threads=self.num_threads, **options)
         model.tokeniser = self.tokeniser
         settings = model._settings(Size(1, topics.shape[2]), growth=None, device="cpu")
-        run = Run({"topics": topics[None]}, None, {}, settings.as_json(), {}, {}, "complete", [])
+        known = {"kind": OWN_LOOP, "model": "LDA"} | settings.as_json()
+        run = Run({"topics": topics[None]}, None, {}, known, {}, {}, "complete", [])
         model._settle(run, self._noted | {"topic_names": []}, {})
         model.tokeniser_ = self.tokeniser_
         return model

@@ -158,9 +158,10 @@ def _of_frame(frame: Any, column: str | None) -> Texts | None:
         return _of_values(list(frame[column].to_numpy()), f"column {column!r}")
     with_text = [name for name in names if _is_text_column(frame[name])]
     if with_text:
+        longest = max(with_text, key=lambda name: _length(frame[name]))
         raise InvalidTypeError(
-            f"`X` is a data frame with texts: pass column={with_text[0]!r}, the column that has the documents. Columns "
-            f"with text are {_listed(with_text)}; for counts, pass only the columns of words."
+            f"`X` is a data frame with texts: pass column={longest!r}, or another one that has the documents. "
+            f"Columns with text are {_listed(with_text)}; for counts, pass only the columns of words."
         )
     return None
 
@@ -169,6 +170,11 @@ def _is_text_column(column: Any) -> bool:
     values = column.to_numpy()
     first = next((value for value in values[:50] if not missing(value)), None)
     return isinstance(first, str)
+
+
+def _length(column: Any) -> int:
+    """The number of characters of the first texts."""
+    return sum(len(value) for value in column.to_numpy()[:50] if isinstance(value, str))
 
 
 def _listed(names: Sequence[Any]) -> str:
