@@ -193,7 +193,7 @@ def test_a_run_from_python_cannot_be_resumed_without_its_model(folder, capsys):
     status, _, err = call(capsys, "resume", folder / "other")
     assert status == 2
     assert "was not started from a configuration file" in err
-    assert "sc.resume(" not in err and "--config" in err
+    assert "Resume it in Python, sc.resume(" in err and "scirocco resume" not in err and "--config" in err
 
 
 def test_data_convert_and_info(folder, capsys):

@@ -120,7 +120,7 @@ def test_the_model_of_a_run_knows_how_outcomes_are_drawn(seed):
 
 
 def test_a_report_shows_every_check():
-    configuration = {"model": "test", "sampler": "given", "dimension": 1, "num_rows": 400}
+    configuration = {"kind": "own loop", "model": "test", "sampler": "given", "dimension": 1, "num_rows": 400}
     draws = np.random.default_rng(0).normal(size=(2, 100)).astype(np.float32)
     run = Run(draws, None, {}, configuration, {}, {}, "complete", [])
     checks = [

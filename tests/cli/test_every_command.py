@@ -7,10 +7,8 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-import scirocco as sc
 import scirocco_papers
 from cli_table import COMMANDS, FITTED, GOOD_STATUS, NOWHERE, NUMBA, words_of, wrong_option
 from scirocco import cli
@@ -193,15 +191,6 @@ def test_printed_commands_quote_paths(command, name, fitted, say, tmp_path):
 def test_the_help_is_plain(command, say):
     status, out, _ = say(*command.split(), "--help")
     assert status == 0 and not any(sign in out for sign in ("{", "<bool>")) and "--help" in out
-
-
-def test_a_run_without_a_configuration_file_is_resumed_elsewhere(say, tmp_path):
-    """`scirocco resume` does not advise itself."""
-    model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
-    how = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(5), "num_samples": 5, "progress": False}
-    sc.sample(model, np.ones(20, np.float32), np.float32(0.0), **how, store=tmp_path / "a b")
-    status, _, err = say("resume", tmp_path / "a b")
-    assert status == 2 and "in Python, sc.resume(" in err and "scirocco resume" not in err
 
 
 def test_the_help_documents_the_exit_status(say):
