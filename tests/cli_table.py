@@ -18,6 +18,10 @@ COMMANDS = {
     "bench": ("--quick", None),
     "cite": ("SGLD", "SGDL"),
     "version": ("", None),
+    "model fit": (
+        "LinearRegression {table} --target high --out {root}/m --chains 2 --draws 200",
+        f"LinearRegression {NOWHERE} --target high --out {{root}}/p",
+    ),
     "data convert": ("{table} {root}/made", f"{NOWHERE} {{root}}/made-2"),
     "data info": ("{folder} --verify", NOWHERE),
     "data list": ("", None),

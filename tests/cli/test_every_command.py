@@ -93,7 +93,7 @@ def test_wrong_option(command, say):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "topics", "cluster", "hmm", "network"])
+@pytest.mark.parametrize("command", [*COMMANDS, "topics", "cluster", "hmm", "network", "model"])
 def test_help_has_one_example(command, say):
     status, out, _ = say(*command.split(), "--help")
     text = " ".join(out.replace("│", " ").split())
@@ -113,7 +113,7 @@ def test_json(command, request, say, quick_compiler):
     assert json.loads(out) and "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["", "topics", "cluster", "hmm", "network", "data"])
+@pytest.mark.parametrize("command", ["", "topics", "cluster", "hmm", "network", "model", "data"])
 def test_a_group_alone_shows_its_help(command, say):
     """The same as with --help, on stdout, and no complaint."""
     assert say(*command.split()) == say(*command.split(), "--help")

@@ -21,7 +21,7 @@ from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.data import data_app
 from scirocco.cli.inspect import diagnose, report, runs, verify, watch
-from scirocco.cli.models import predict, show
+from scirocco.cli.models import model_app, predict, show
 from scirocco.cli.papers import demo, reproduce
 from scirocco.cli.running import resume, sample_config
 from scirocco.errors import SciroccoError, SciroccoWarning
@@ -64,6 +64,7 @@ show_command(app)(show)
 predict_command(app)(predict)
 for group in sorted({entry.group for entry in MODELS.values()} - {""}):
     app.add_typer(getattr(importlib.import_module(f"scirocco.cli.{group}"), f"{group}_app"), name=group)
+app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
 app.command()(bench)

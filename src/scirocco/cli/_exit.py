@@ -154,8 +154,6 @@ _OPTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"\bnum_samples=(\d+)"), r"--num-samples \1"),
     (re.compile(r"\bcolumn=(\.\.\.|'[^']*')"), "--column NAME"),
     (re.compile(r'\bencoding="'), '--encoding "'),
-    (re.compile(r'\b(emissions|likelihood|sampler|device)="(\w+)"'), r"--\1 \2"),
-    (re.compile(r"`(?:num_)?(blocks|states|starts|emissions|likelihood|sampler|sticky|by)`(?!=)"), r"--\1"),
     (re.compile(r"`num_communities`"), "--blocks"),
     (re.compile(r"\(num_epochs\)"), "(--epochs)"),
     (re.compile(r"`co_membership` and `predict_proba` average"), "`scirocco network predict` averages"),
@@ -164,11 +162,16 @@ _OPTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"\bpass degree_corrected=False"), "pass --plain"),
     (re.compile(r"\btable\[\[.*?\]\], on the command line "), ""),
 )
+_OPTIONS_OF_GROUPS = (
+    (re.compile(r'\b(emissions|likelihood|sampler|device)="(\w+)"'), r"--\1 \2"),
+    (re.compile(r"`(?:num_)?(blocks|states|starts|emissions|likelihood|sampler|sticky|by)`(?!=)"), r"--\1"),
+)
+"""Arguments that are options of the groups; `model fit` takes them by --set."""
 
 
 def in_words_of_the_command_line(message: str, command: str) -> str:
     """A message of the library, with options in place of Python's arguments and calls."""
-    for pattern, words in _OPTIONS:
+    for pattern, words in (*(() if command == "model" else _OPTIONS_OF_GROUPS), *_OPTIONS):
         message = pattern.sub(words, message)
     return re.sub(r"columns=\{.*?\}", _COLUMNS.get(command, r"\g<0>"), message)
 

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     command: str = ""
     """The words after `scirocco` that fit it, if it has its own commands: those of its group are in `cli/GROUP.py`."""
     reads: str = "rows"
-    """What `scirocco predict` reads, if it has none: "rows" of a table, "pairs" of two columns, or "documents"."""
+    """What `scirocco model fit` and `predict` read, if it has none: "rows" of a table, "pairs" or "documents"."""
 
     @property
     def folder(self) -> str:
