@@ -27,7 +27,9 @@ def with_options(signature: inspect.Signature) -> inspect.Signature:
     if not given or given[-1].kind is not inspect.Parameter.VAR_KEYWORD:
         return signature
     named = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name], annotation=kind)
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name], annotation=kind.__forward_arg__
+        )
         for name, kind in FitOptions.__annotations__.items()
     ]
     return signature.replace(parameters=[*given[:-1], *named])
