@@ -85,7 +85,7 @@ def test_a_correct_posterior_has_uniform_ranks(seed, monkeypatch):
 def test_a_wrong_prior_shows(seed, monkeypatch):
     """Parameters drawn with twice the standard deviation that the model assumes."""
     monkeypatch.setattr(calibrating, "sample", exact_sample)
-    found = sbc(MODEL, simulator(2.0), num_replications=100, seed=1000 * seed)
+    found = sbc(MODEL, simulator(2.0), num_replications=200, seed=1000 * seed)
     assert not found.ok
     assert found.p_values[0] < 1e-4
     assert "params: posterior too narrow" in found.words

@@ -20,6 +20,7 @@ from scirocco.samplers.momentum import (
     fresh_momentum,
     friction_for,
     heating_noise,
+    is_due,
     kinetic_temperature,
     unzip,
     warn_of_inflation,
@@ -146,7 +147,7 @@ class SGHMC(MomentumSampler):
         kick, fresh = noise
         momentum, share = state.momentum, jnp.array(1.0)
         if self.resample_every is not None:
-            due = number % self.resample_every == 0
+            due = is_due(number, self.resample_every)
             share = jnp.where(due, 0.5, 1.0)  # a fresh momentum starts with half a kick, as in leapfrog
             root = jnp.sqrt(jnp.asarray(self.temperature))
             momentum = jax.tree.map(

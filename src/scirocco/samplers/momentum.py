@@ -97,8 +97,19 @@ def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
             _checks.positive(leaf, damping, owner)
     if isinstance(value, (int, float)):
         object.__setattr__(sampler, damping, float(value))
+    if isinstance(sampler.gradient_noise, int):
+        object.__setattr__(sampler, "gradient_noise", float(sampler.gradient_noise))
     _checks.positive(sampler.temperature, "temperature", owner, allow_zero=True)
     object.__setattr__(sampler, "temperature", _checks.as_float(sampler.temperature))
+
+
+def is_due(number: Array, every: int) -> Array:
+    """Whether a step is one of every so many; more than there are numbers of steps, which have 32 bits, is never."""
+    return number % min(every, _LAST_STEP) == 0
+
+
+_LAST_STEP = 2**31 - 1
+"""The largest number of a step."""
 
 
 def fresh_momentum(key: Key, params: Params, temperature: ArrayLike) -> PyTree:

@@ -25,6 +25,7 @@ from scirocco.samplers.matrices import (
     normal_auxiliaries,
     normal_matrix,
 )
+from scirocco.samplers.momentum import is_due
 from scirocco.samplers.verify import check_at_start
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
@@ -331,7 +332,7 @@ class Recipe(Mover):
         z: State = {**state.auxiliaries, POSITION: state.position}
         share = None
         if fresh is not None and self.resample_every is not None:
-            due, root = number % self.resample_every == 0, jnp.sqrt(jnp.asarray(self.temperature))
+            due, root = is_due(number, self.resample_every), jnp.sqrt(jnp.asarray(self.temperature))
             share = jnp.where(due, 0.5, 1.0)
             for name, normals in fresh.items():
                 z[name] = jax.tree.map(lambda old, xi: jnp.where(due, root * xi, old), z[name], normals)
