@@ -32,10 +32,13 @@ quick test pages docs minimal pymc: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test docs pages dist versions lint format types contracts minimal pymc bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
+.PHONY: help env demo quick test docs pages dist versions lint format types contracts minimal pymc bench benchtopics benchmixtures benchtuning benchmodels benchcluster clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+env:  ## an environment with everything: make env VENV=path
+	@$(MAKE) --no-print-directory $(VENV)
 
 demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
 	$(BIN)/scirocco demo
@@ -44,13 +47,13 @@ quick: $(STAMP)  ## while you work: lint, contracts, unit tests, every sampler a
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m unit tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m unit core/tests latent/tests tests $(PYTEST_ARGS)
 	@echo "made: ruff, import contracts, tests of the part unit. make test runs all parts."
 
 test: $(STAMP)  ## tests, doctests and the code in the README (PYTEST_ARGS="-m law" for one part)
 	@mkdir -p build
 	@$(BIN)/python tools/run_pages.py $(PAGES) >build/pages.log 2>&1 & pages=$$!; \
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --doctest-modules src papers/src tests papers/tests $(PYTEST_ARGS); \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --doctest-modules core latent tests papers $(PYTEST_ARGS); \
 	status=$$?; wait $$pages || status=1; cat build/pages.log; exit $$status
 
 docs: $(STAMP)  ## the documentation: every page is run, and a warning is an error
@@ -83,11 +86,11 @@ versions: $(STAMP)  ## Python 3.11 to 3.13, where they are found, with the oldes
 	$(BIN)/python tools/environments.py versions
 
 minimal: $(STAMP_MINIMAL)  ## the package with nothing but jax and numpy beside it
-	$(call install,$(VENV_MINIMAL),--no-deps --force-reinstall .)
-	$(VENV_MINIMAL)/bin/python -I tests/minimal/check_minimal.py
+	$(call install,$(VENV_MINIMAL),--no-deps --force-reinstall ./core)
+	$(VENV_MINIMAL)/bin/python -I core/tests/minimal/check_minimal.py
 
 pymc: $(STAMP_PYMC)  ## sc.from_pymc against PyMC and bambi, in .venv-pymc (a gigabyte), and the code of docs/from_pymc.md
-	PYTHONPATH=src $(VENV_PYMC)/bin/python -m pytest -q tests/bridges/test_pymc.py $(PYTEST_ARGS)
+	PYTHONPATH=core/src $(VENV_PYMC)/bin/python -m pytest -q core/tests/bridges/test_pymc.py $(PYTEST_ARGS)
 
 bench: $(STAMP)  ## speed, side by side with the rivals
 	$(BIN)/python benchmarks/run.py
@@ -113,26 +116,26 @@ benchcluster: $(STAMP)  ## several workers, several devices: throughput, message
 
 clean:  ## remove the environments, caches and outputs
 	rm -rf $(VENV) $(VENV_MINIMAL) $(VENV_PYMC) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	find src papers tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find core latent papers tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): $(STAMP)
 
 $(VENV_MINIMAL): $(STAMP_MINIMAL)
 
-$(STAMP): pyproject.toml papers/pyproject.toml
+$(STAMP): pyproject.toml core/pyproject.toml latent/pyproject.toml papers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scirocco needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(call install,$(VENV),-e '.[dev]' -e ./papers)
+	$(call install,$(VENV),-e './core' -e './latent' -e ./papers -e '.[dev]')
 	@touch $@
 
 $(VENV_PYMC): $(STAMP_PYMC)
 
-$(STAMP_PYMC): pyproject.toml
+$(STAMP_PYMC): core/pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV_PYMC)
-	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e '.[pymc,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
+	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e './core[pymc,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
 	@touch $@
 
-$(STAMP_MINIMAL): pyproject.toml
+$(STAMP_MINIMAL): core/pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV_MINIMAL)
 	$(call install,$(VENV_MINIMAL),jax numpy)
 	@touch $@

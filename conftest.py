@@ -15,9 +15,9 @@ a defect of the test or of the code.
 
 Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
 decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every third is run.
-SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that tests/test_battery.py compiles.
+SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that core/tests/test_battery.py compiles.
 SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs, and so do those of files that the last
-commit or merge changed, and of the folder tests/X where it changed src/scirocco/X.
+commit or merge changed, and of the folder X of the tests where it changed the folder X of the sources.
 """
 
 import collections
@@ -101,7 +101,7 @@ def part_of(item: pytest.Item) -> str:
         raise ValueError(f"{item.nodeid} is marked {marks}: it must be one of {', '.join(PARTS)}.")
     if (_HERE / "papers") in item.path.parents:
         return "papers"
-    if (_HERE / "src") in item.path.parents:
+    if "src" in item.path.relative_to(_HERE).parts:
         return "compile"
     raise ValueError(f"{item.nodeid} belongs to no part: mark it or its file with one of {', '.join(PARTS)}.")
 
@@ -163,17 +163,18 @@ def _waiting(items: list[pytest.Item]) -> set[str]:
 
 
 def _changed_folders() -> set[str]:
-    """Files that changed, and the folders of the library that have some of them: `models/lda`, `store`."""
+    """Files that changed, and the folders with the tests of those that have changed: `latent/tests/lda`, `tests/cli`."""
     changed = changed_files()
     for file in list(changed):
-        if file.startswith("src/scirocco/"):
-            changed.add(str(Path(file).parent.relative_to("src/scirocco")))
+        match Path(file).parent.parts:
+            case (distribution, "src", _, *room):
+                changed |= {"/".join([*tests, *room]) for tests in ([distribution, "tests"], ["tests"])}
     return changed
 
 
 def _room(test: Path) -> set[str]:
-    """What must not have changed if a test of this file is to wait its turn: itself, and the folder that it tests."""
-    return {str(test), str(test.parent.relative_to("tests"))} if test.parts[0] == "tests" else {str(test)}
+    """What must not have changed if a test of this file is to wait its turn: itself, and the folder that it is in."""
+    return {str(test), str(test.parent)}
 
 
 def pytest_collection_finish() -> None:

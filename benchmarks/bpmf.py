@@ -25,10 +25,10 @@ import numpy as np
 
 import scirocco as sc
 from scirocco.datasets import movielens100k
-from scirocco.models.factorisation import BPMF
-from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
-from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.samplers import LeafScaledSGLD
+from scirocco_latent.factorisation import BPMF
+from scirocco_latent.factorisation.density import TABLES, Law, RatingModel, Ratings
+from scirocco_latent.factorisation.method import WithPrecisions
 
 BATCH, NUM_FACTORS, STEP = 5_000, 20, 0.01
 SPEED, RMSE, COVERAGE = 2.0, 0.92, (0.85, 0.95)

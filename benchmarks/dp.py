@@ -29,7 +29,7 @@ import environments
 import numpy as np
 
 from scirocco.models import DPMixture
-from scirocco.models.dp.prediction import log_predictive
+from scirocco_latent.dp.prediction import log_predictive
 
 LINES = ("numpy", "sizes", "gibbs", "score")
 SIZES = (10_000, 100_000, 1_000_000)

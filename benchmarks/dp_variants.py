@@ -19,7 +19,7 @@ import dp_data
 import numpy as np
 
 import scirocco as sc
-from scirocco.models.dp import prediction
+from scirocco_latent.dp import prediction
 
 STEPS, EVERY = 1000, 20
 

@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from scirocco.models import LDA, DynamicTopics
-from scirocco.models.lda import align
+from scirocco_latent.lda import align
 
 TOPICS, WORDS, SLICES, DOCUMENTS, TOKENS, ALPHA = 3, 60, 6, 240, 60, 0.1
 

@@ -30,9 +30,9 @@ import environments
 import numpy as np
 
 import scirocco as sc
-from scirocco.models.hmm.gibbs import GibbsChain, Prior, log_likelihoods
-from scirocco.models.hmm.priors import resolve
-from scirocco.models.hmm.series import read
+from scirocco_latent.hmm.gibbs import GibbsChain, Prior, log_likelihoods
+from scirocco_latent.hmm.priors import resolve
+from scirocco_latent.hmm.series import read
 
 NEAR = 1e-4
 GOAL = 5.0

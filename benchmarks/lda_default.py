@@ -53,15 +53,15 @@ def _stored(path: str) -> sparse.csr_array:
 
 
 def _docstrings() -> sparse.csr_array:
-    from scirocco.models.lda.embedded import embedded_corpus
+    from scirocco_latent.lda.embedded import embedded_corpus
 
     return sparse.csr_array(embedded_corpus()[0])
 
 
 def score(held: sparse.csr_array, topics: np.ndarray) -> float:
     """Perplexity of document completion, given one matrix of topics."""
-    from scirocco.models.lda import prediction
-    from scirocco.models.lda.corpus import as_corpus
+    from scirocco_latent.lda import prediction
+    from scirocco_latent.lda.corpus import as_corpus
 
     corpus = as_corpus(held)
     seen, hidden = prediction.split(corpus.take_csr(np.arange(corpus.num_documents)))

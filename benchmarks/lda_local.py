@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco.models.lda import local
+from scirocco_latent.lda import local
 
 WORDS, LENGTH, SWEEPS, BURN_IN, ROUNDS = 8_000, 160, 25, 5, 7
 BARS = {100: 3.0, 1_000: 8.0}  # sparse over dense, one thread, α = 0.1
@@ -103,7 +103,7 @@ def parallel(num_documents: int, num_topics: int = 100, length: int = 200, sweep
     """Padded documents of 200 tokens on JAX's default device; from arrays on the device to results on it."""
     import jax
 
-    from scirocco.models.lda import local_jax
+    from scirocco_latent.lda import local_jax
 
     rng = np.random.default_rng(0)
     weights = jax.numpy.asarray(rng.gamma(0.05, size=(WORDS, num_topics)), np.float32)

@@ -41,10 +41,10 @@ from scipy.stats import rankdata
 
 import scirocco as sc
 from scirocco.diagnostics import rhat
-from scirocco.models.graph import bernoulli_chains, poisson_chains
-from scirocco.models.graph.edges import read
-from scirocco.models.graph.gibbs import BlockChain, Blocks, Prior, network
-from scirocco.models.graph.starts import Starts
+from scirocco_latent.graph import bernoulli_chains, poisson_chains
+from scirocco_latent.graph.edges import read
+from scirocco_latent.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco_latent.graph.starts import Starts
 
 MEAN_DEGREE = 20
 

@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import scirocco as sc
-from scirocco.models.lda import as_corpus
-from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.settings import Size, resolve
+from scirocco_latent.lda import as_corpus
+from scirocco_latent.lda.chain import TopicChain
+from scirocco_latent.lda.settings import Size, resolve
 
 LATEST, EVERY = 0.2, 0.02  # shares of the time so far: what is averaged, and how often a state is added
 MOST_STATES = 5

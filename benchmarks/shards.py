@@ -34,10 +34,10 @@ import numpy as np
 from scirocco.cluster import local as local_cluster
 from scirocco.cluster.rounds import Workers
 from scirocco.data.native.corpus import CorpusSource, write_corpus
-from scirocco.models.lda import LDA, as_corpus
-from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.settings import Size, resolve
-from scirocco.models.lda.sharded import Shards
+from scirocco_latent.lda import LDA, as_corpus
+from scirocco_latent.lda.chain import TopicChain
+from scirocco_latent.lda.settings import Size, resolve
+from scirocco_latent.lda.sharded import Shards
 
 BATCHES = (500, 2_000, 8_000)
 WARM_STEPS = 3

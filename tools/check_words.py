@@ -28,7 +28,8 @@ PAGES = (
     "benchmarks/README.md",
     "papers/README.md",
     ".github",
-    "src",
+    "core",
+    "latent",
 )
 
 # pattern (a regular expression; a space matches any white space) -> what to write instead
@@ -116,12 +117,12 @@ MARKS = {
 ALLOWED: dict[str, tuple[str, ...]] = {
     # file, relative to the repository: exact pieces of text in which a phrase may stand
     "benchmarks/README.md": ("set-up apart", "Set-up apart"),  # names of lines that the program prints
-    "src/scirocco/models/inputs/tables.py": ("refuse",),  # the value of an argument
-    "src/scirocco/models/lda/embedded.py": ("until upon use",),  # stop words
-    "src/scirocco/models/regression/linear.py": ("refuse",),
-    "src/scirocco/models/regression/logistic.py": ("refuse",),
-    "src/scirocco/models/regression/generalised.py": ("refuse",),
-    "src/scirocco/models/_core/view.py": ("judged",),  # an attribute
+    "core/src/scirocco/models/inputs/tables.py": ("refuse",),  # the value of an argument
+    "latent/src/scirocco_latent/lda/embedded.py": ("until upon use",),  # stop words
+    "core/src/scirocco/models/regression/linear.py": ("refuse",),
+    "core/src/scirocco/models/regression/logistic.py": ("refuse",),
+    "core/src/scirocco/models/regression/generalised.py": ("refuse",),
+    "core/src/scirocco/models/_core/view.py": ("judged",),  # an attribute
 }
 
 _WHOLE = [rf"\b(?:{phrase})\b" for phrase in PHRASES] + list(MARKS)

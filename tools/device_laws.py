@@ -25,10 +25,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = [
-    *("tests/law", "tests/run/test_accelerator.py", "tests/models/lda/test_arrays.py"),
-    "tests/models/dp/test_geweke.py::test_joint_law_of_the_slice_sampler_by_arrays",
+    *("core/tests/law", "core/tests/run/test_accelerator.py", "latent/tests/lda/test_arrays.py"),
+    "latent/tests/dp/test_geweke.py::test_joint_law_of_the_slice_sampler_by_arrays",
 ]
-ONLY_CPU = ["tests/law/test_host_kernels.py"]
+ONLY_CPU = ["core/tests/law/test_host_kernels.py"]
 LONGEST = (
     *("device_laws", "default_laws", "event_laws", "exact_laws", "test_arrays", "recipe_laws"),
     *("simplex_laws", "gaussian_laws", "test_posteriors", "grouped_laws"),
@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=cores, help="that share the device")
     parser.add_argument("--limit", type=float, help="seconds after which it ends")
     arguments, given = parser.parse_known_args()
-    paths = [os.environ.get("PYTHONPATH", ""), *(str(ROOT / part) for part in ("src", "papers/src", "tools"))]
+    paths = [os.environ.get("PYTHONPATH", ""), *(str(ROOT / part) for part in ("core/src", "latent/src", "papers/src", "tools"))]
     # the suite's flags for the compiler are for CPUs
     environment = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"} | os.environ
     environment |= {
@@ -176,7 +176,7 @@ def main() -> int:
     }
     if arguments.limit is not None:
         environment["SCIROCCO_LAWS_SECONDS"] = str(arguments.limit)
-    chosen = [] if any(argument.startswith("tests") for argument in given) else TESTS
+    chosen = [] if any("tests" in argument for argument in given) else TESTS
     left_out = ["-m", "not process", *(f"--ignore={test}" for test in ONLY_CPU)]
     shared = ["-n", str(arguments.processes), "--maxschedchunk", "1", "-p", "device_laws"]
     command = [

@@ -3,7 +3,7 @@
     python tools/mutations.py                  # all of them; a table, exit status 1 if one survives
     python tools/mutations.py svrg-frozen ...  # some of them
 
-Each mutation replaces one string of one source file, in a copy of `src`. One whose string is no longer in the file
+Each mutation replaces one string of one source file, in a copy of `core/src`. One whose string is no longer in the file
 counts as a failure: the table follows the code.
 """
 
@@ -21,15 +21,15 @@ import time
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GAUSSIAN, ESTIMATES = "tests/law/test_gaussian_laws.py", "tests/estimators/test_estimates.py"
-SIMPLEX, KERNELS = "tests/law/test_simplex_laws.py", "tests/law/test_jax_kernels.py"
+GAUSSIAN, ESTIMATES = "core/tests/law/test_gaussian_laws.py", "core/tests/estimators/test_estimates.py"
+SIMPLEX, KERNELS = "core/tests/law/test_simplex_laws.py", "core/tests/law/test_jax_kernels.py"
 
 
 class Mutation(NamedTuple):
     """A mistake, and the tests that must notice it."""
 
     file: str
-    """Inside src/scirocco."""
+    """Inside core/src/scirocco."""
     old: str
     new: str
     tests: tuple[str, ...]
@@ -53,7 +53,7 @@ MUTATIONS = {
         "samplers/langevin.py",
         "- self.temperature\n",
         "+ self.temperature\n",
-        ("tests/law/test_psgld_correction.py",),
+        ("core/tests/law/test_psgld_correction.py",),
     ),
     "sghmc-old-momentum": Mutation(
         "samplers/hamiltonian.py",
@@ -89,7 +89,7 @@ MUTATIONS = {
         "samplers/recipe.py",
         "_tree.scale(self.temperature, self.gamma_of(z, part))",
         "_tree.scale(-self.temperature, self.gamma_of(z, part))",
-        ("tests/law/test_recipe_laws.py", "tests/samplers/test_verify.py"),
+        ("core/tests/law/test_recipe_laws.py", "core/tests/samplers/test_verify.py"),
     ),
     # -- estimators ----------------------------------------------------------------------------------------
     "minibatch-unscaled": Mutation(
@@ -151,7 +151,7 @@ MUTATIONS = {
         "diffusions/host/_variates.py",
         "        shape -= 0.5\n        if shape == 0.0:",
         "        shape -= 0.45\n        if shape == 0.0:",
-        ("tests/law/test_host_kernels.py::test_cir",),
+        ("core/tests/law/test_host_kernels.py::test_cir",),
     ),
     "dirichlet-without-prior": Mutation(
         "model/counts.py",
@@ -169,13 +169,13 @@ MUTATIONS = {
         "simplex/scir_cv.py",
         "(estimate - 1.0) / jnp.where(used, reference - 1.0, 1.0)",
         "estimate / jnp.where(used, reference, 1.0)",
-        ("tests/simplex/test_samplers.py::test_control_holds_the_mode",),
+        ("core/tests/simplex/test_samplers.py::test_control_holds_the_mode",),
     ),
     "lazy-late-since-the-start": Mutation(
         "diffusions/host/_kernels.py",
         "late[j], lead[j] = now - when[w], span[w]",
         "late[j], lead[j] = now, span[w]",
-        ("tests/simplex/test_lazy.py",),
+        ("core/tests/simplex/test_lazy.py",),
     ),
 }
 
@@ -194,10 +194,10 @@ def run(mutation: Mutation) -> tuple[str, str]:
     """What became of a mutation: "killed" or what is wrong; and the test that failed, or what pytest said."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "src")
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "core" / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         if problem := plant(mutation, source):
             return problem, ""
-        path = os.pathsep.join([str(source), str(ROOT / "papers" / "src")])
+        path = os.pathsep.join([str(source), str(ROOT / "latent" / "src"), str(ROOT / "papers" / "src")])
         environment = {"JAX_PLATFORMS": "cpu"} | os.environ | {"PYTHONPATH": path}
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutation.tests]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

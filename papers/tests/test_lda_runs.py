@@ -8,7 +8,7 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 from scirocco.errors import InvalidValueError
 from scirocco.models import LDA
-from scirocco.models.lda import as_corpus, prediction
+from scirocco_latent.lda import as_corpus, prediction
 from scirocco_papers import Settings
 from scirocco_papers import lda_runs as runs
 

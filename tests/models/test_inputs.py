@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
-from scirocco.models.dp.rows import count_rows
 from scirocco.models.inputs import features, labels, targets
-from scirocco.models.lda.corpus import as_corpus
+from scirocco_latent.dp.rows import count_rows
+from scirocco_latent.lda.corpus import as_corpus
 
 pytestmark = pytest.mark.unit
 

@@ -16,9 +16,9 @@ import numpy as np
 from scirocco import datasets
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.models import LDA
-from scirocco.models.lda import Corpus, as_corpus, prediction
-from scirocco.models.lda.chain import TopicChain
-from scirocco.models.lda.settings import Size, resolve
+from scirocco_latent.lda import Corpus, as_corpus, prediction
+from scirocco_latent.lda.chain import TopicChain
+from scirocco_latent.lda.settings import Size, resolve
 from scirocco_papers.base import Settings
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 
 from scirocco.datasets import MovieLens
 from scirocco.estimators import ControlVariates, Estimator
-from scirocco.models.factorisation.density import TABLES, Law, RatingModel, Ratings
-from scirocco.models.factorisation.method import WithPrecisions
 from scirocco.run import Run, sample
 from scirocco.samplers import LeafScaledSGLD, schedules
 from scirocco.types import Params, PyTree
+from scirocco_latent.factorisation.density import TABLES, Law, RatingModel, Ratings
+from scirocco_latent.factorisation.method import WithPrecisions
 
 TAU = 3.0
 LAW = Law(shape=1.0, rate=300.0, rating_precision=TAU)

@@ -11,8 +11,8 @@ import numpy as np
 
 from scirocco.analysis.zero_variance import zero_variance
 from scirocco.estimators import ControlVariates
-from scirocco.models.factorisation.density import TABLES, RatingModel, Ratings
 from scirocco.types import Key, Params
+from scirocco_latent.factorisation.density import TABLES, RatingModel, Ratings
 from scirocco_papers.bpmf_movielens.chains import LAW, TAU, Problem, chain, score, scores
 
 # -- how noisy the gradients are ---------------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ import numpy as np
 
 from scirocco.datasets import movielens100k
 from scirocco.estimators import ControlVariates, Estimator, Minibatch
-from scirocco.models.factorisation.method import CompactSAGA
 from scirocco.run import Run
 from scirocco.types import Params
+from scirocco_latent.factorisation.method import CompactSAGA
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.bpmf_movielens.chains import THIN, Problem, chain, last, problem, scores, start
 from scirocco_papers.bpmf_movielens.claims import METHODS, judge, notes

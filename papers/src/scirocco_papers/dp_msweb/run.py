@@ -21,7 +21,7 @@ import numpy as np
 from scirocco import datasets
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.models import DPMixture
-from scirocco.models.dp.prediction import log_predictive
+from scirocco_latent.dp.prediction import log_predictive
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.dp_msweb.claims import DEFAULT, KEPT, judge, notes
 from scirocco_papers.dp_msweb.figure import draw

@@ -18,10 +18,10 @@ import numpy as np
 
 from scirocco._extras import require
 from scirocco.models import HMM
-from scirocco.models.hmm import buffered
-from scirocco.models.hmm.gibbs import Prior, start
-from scirocco.models.hmm.priors import resolve
-from scirocco.models.hmm.series import read
+from scirocco_latent.hmm import buffered
+from scirocco_latent.hmm.gibbs import Prior, start
+from scirocco_latent.hmm.priors import resolve
+from scirocco_latent.hmm.series import read
 from scirocco_papers.base import Claim, Outcome, Settings, error_of, in_errors
 
 if TYPE_CHECKING:

@@ -1,0 +1,188 @@
+"""Results of a fitted block model: blocks of nodes in one order, and the rates of edges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from scirocco.diagnostics.intervals import central
+from scirocco.errors import InvalidValueError
+from scirocco_latent.graph.base import GraphModel
+from scirocco_latent.graph.edges import Array
+from scirocco_latent.graph.links import with_interval
+
+_MOST_NODES = 5_000
+"""Nodes of a matrix of all pairs."""
+_ROUNDS = 4
+"""Most rounds of assignments and averages."""
+
+
+class Results(GraphModel):
+    """Results computed from the draws, with the blocks of all draws and chains in one order."""
+
+    num_blocks: int | None
+
+    def _in_one_order(self, raw: dict[str, Array], arrays: Mapping[str, Array]) -> dict[str, Array]:
+        return in_one_order(raw)
+
+    def _coordinates(self) -> dict[str, Sequence[Any]]:
+        names = self.nodes_.listed()
+        return {f"{key}_dim_0": names for key in ("blocks", "propensities") if key in self.draws_}
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def memberships(self) -> Array:
+        """P(block of node) (nodes, blocks): the share of draws in which the node is in the block."""
+        self._check_fitted()
+        num = self.draws_["shares"].shape[-1]
+        labels = self._flat("blocks")
+        total = np.zeros(labels.shape[1] * num)
+        places = np.arange(labels.shape[1], dtype=np.int64) * num
+        for z in labels:
+            total[places + z] += 1
+        return total.reshape(-1, num) / len(labels)
+
+    def nodes(self) -> Any:
+        """One row per node, as a pandas data frame: its most probable block, and the probability of that block."""
+        import pandas as pd
+
+        shares = self.memberships()
+        found = {"block": shares.argmax(axis=1), "probability": shares.max(axis=1)}
+        if "propensities" in self.draws_:
+            means = self.draws_["propensities"].mean(axis=(0, 1))
+            columns = ("propensity",) if means.shape[1] == 1 else ("propensity_out", "propensity_in")
+            found |= {name: means[:, k] for k, name in enumerate(columns)}
+        return pd.DataFrame(found, index=pd.Index(self.nodes_.listed(), name="node"))
+
+    def propensities(self, interval: float | None = None) -> Any:
+        """Posterior means of the propensities (nodes, 1), or (nodes, 2) out and in; or `(mean, low, high)`.
+
+        The mean over a block is 1: a node with 2 has twice as many edges as others of its block.
+        """
+        self._check_fitted()
+        if "propensities" not in self.draws_:
+            raise InvalidValueError("only a degree-corrected model has propensities of nodes.")
+        return with_interval(self.draws_["propensities"], interval)
+
+    def co_membership(self, pairs: Any = None) -> Array:
+        """P(two nodes are in the same block): of pairs (pairs, 2), or (nodes, nodes) of all; free of block labels."""
+        self._check_fitted()
+        labels = self._flat("blocks")
+        if pairs is not None:
+            numbers = self._numbers(pairs)
+            total = np.zeros(len(numbers))
+            for z in labels:
+                total += z[numbers[:, 0]] == z[numbers[:, 1]]
+            return total / len(labels)
+        if labels.shape[1] > _MOST_NODES:
+            raise InvalidValueError(
+                f"the matrix of {labels.shape[1]:,} nodes is too large: pass the pairs you need, co_membership(pairs)."
+            )
+        num = self.draws_["shares"].shape[-1]
+        found = np.zeros((labels.shape[1], labels.shape[1]))
+        for z in labels:
+            rows = np.eye(num, dtype=np.float32)[z]
+            found += rows @ rows.T
+        return found / len(labels)
+
+    # -- blocks -------------------------------------------------------------------------------------------------------
+
+    def block_matrix(self, interval: float | None = None) -> Any:
+        """Rates (blocks, blocks) of edges, of a pair of nodes: posterior means, or `(mean, low, high)`.
+
+        Probabilities of an edge if edges are not counts. Of a directed network from the block of the row to that of the
+        column. Degree-corrected: of two nodes of propensity 1.
+        """
+        self._check_fitted()
+        return with_interval(self.draws_["block_matrix"], interval)
+
+    def blocks(self, interval: float = 0.9) -> Any:
+        """One row per block, as a pandas data frame: share of nodes, rate inside, and the most linked other block.
+
+        If the number of blocks was drawn: of the blocks that are the most probable of some node.
+        """
+        import pandas as pd
+
+        self._check_fitted()
+        labels, matrix = self.labels_, self.draws_["block_matrix"]
+        num = matrix.shape[-1]
+        inside = np.diagonal(matrix, axis1=-2, axis2=-1)
+        table: dict[str, Any] = {"nodes": np.bincount(labels, minlength=num)}
+        for name, values in {"share": self.draws_["shares"], "inside": inside}.items():
+            table[name] = values.mean(axis=(0, 1))
+            table[f"{name}_low"], table[f"{name}_high"] = central(values, interval, (0, 1))
+        found = pd.DataFrame(table, index=pd.Index(range(num), name="block"))
+        if self.num_blocks is None:
+            found = found[found["nodes"] > 0]
+        kept = np.array(found.index)
+        if len(kept) > 1:
+            mean = matrix.mean(axis=(0, 1))[np.ix_(kept, kept)]
+            np.fill_diagonal(mean, -1.0)
+            found = found.assign(next=kept[mean.argmax(axis=1)], to_next=mean.max(axis=1))
+        return found
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _rates(self, pairs: Array, chosen: Array) -> Iterator[Array]:
+        labels, matrices = self._flat("blocks"), self._flat("block_matrix")
+        spread = self._flat("propensities") if "propensities" in self.draws_ else None
+        i, j = pairs.T
+        for number in chosen:
+            z = labels[number]
+            rates = matrices[number][z[i], z[j]]
+            if spread is not None:
+                rates = rates * spread[number][i, 0] * spread[number][j, -1]
+            yield rates
+
+
+def in_one_order(raw: dict[str, Array]) -> dict[str, Array]:
+    """Draws (chain, draw, ...) with the blocks of each in the same order, the largest first.
+
+    A Dirichlet process has blocks without nodes, whose share is 0: results have as many blocks as the draw with most.
+    """
+    shape = raw["blocks"].shape[:2]
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in raw.items()}
+    num = int((flat["shares"] > 0).sum(axis=1).max())
+    if num < flat["shares"].shape[1]:
+        flat = _ordered(flat, np.argsort(flat["shares"] == 0, axis=1, kind="stable"), num)
+    flat = _ordered(flat, same_order(flat["blocks"], num), num)
+    return {name: values.reshape(*shape, *values.shape[1:]) for name, values in flat.items()}
+
+
+def _ordered(flat: dict[str, Array], order: Array, num: int) -> dict[str, Array]:
+    """Draws (draws, ...) with their blocks in an order (draws, K), of which the first are kept."""
+    places = np.argsort(order, axis=1).astype(flat["blocks"].dtype)
+    out = dict(flat)
+    out["blocks"] = np.stack([place[z] for place, z in zip(places, flat["blocks"], strict=True)])
+    out["shares"] = np.take_along_axis(flat["shares"], order[:, :num], axis=1)
+    rows = np.take_along_axis(flat["block_matrix"], order[:, :num, None], axis=1)
+    out["block_matrix"] = np.take_along_axis(rows, order[:, None, :num], axis=2)
+    return out
+
+
+def same_order(labels: Array, num: int) -> Array:
+    """For each draw of labels (draws, nodes) the order of its blocks that agrees best with the other draws.
+
+    `order[d, k]` is the block of draw d that is number k. Assignments and the most frequent label of each node in turn,
+    from the last draw. Blocks are numbered by their size.
+    """
+    reference = labels[-1]
+    found = np.zeros((len(labels), num), np.int64)
+    for _ in range(_ROUNDS):
+        before = found.copy()
+        votes = np.zeros(labels.shape[1] * num, np.int32)
+        places = np.arange(labels.shape[1], dtype=np.int64) * num
+        for number, z in enumerate(labels):
+            common = np.bincount(reference.astype(np.int64) * num + z, minlength=num * num).reshape(num, num)
+            found[number] = linear_sum_assignment(-common)[1]
+            votes[places + np.argsort(found[number])[z]] += 1
+        if np.array_equal(before, found):
+            break
+        reference = votes.reshape(-1, num).argmax(axis=1)
+    sizes = np.mean(
+        [np.bincount(z, minlength=num)[order] for z, order in zip(labels, found, strict=True)], axis=0
+    )
+    return found[:, np.argsort(-sizes, kind="stable")]
