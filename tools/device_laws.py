@@ -166,7 +166,10 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=cores, help="that share the device")
     parser.add_argument("--limit", type=float, help="seconds after which it ends")
     arguments, given = parser.parse_known_args()
-    paths = [os.environ.get("PYTHONPATH", ""), *(str(ROOT / part) for part in ("core/src", "latent/src", "papers/src", "tools"))]
+    paths = [
+        os.environ.get("PYTHONPATH", ""),
+        *(str(ROOT / part) for part in ("core/src", "latent/src", "papers/src", "tools")),
+    ]
     # the suite's flags for the compiler are for CPUs
     environment = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"} | os.environ
     environment |= {

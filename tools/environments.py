@@ -229,7 +229,12 @@ def version_of_jax(interpreter: pathlib.Path, folder: pathlib.Path) -> str:
 
 
 UNIT_TESTS = ("-q", "-x", "-p", "no:cacheprovider", "-m", "unit")
-UNIT_TESTS += ("core/tests/samplers", "core/tests/estimators", "core/tests/test_battery.py", "core/tests/test_quick.py")
+UNIT_TESTS += (
+    "core/tests/samplers",
+    "core/tests/estimators",
+    "core/tests/test_battery.py",
+    "core/tests/test_quick.py",
+)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
     python tools/house_numbers.py --trace sample   # the files of one call
     python tools/house_numbers.py --trace all      # files, depth and crossings between rooms of all calls in `journeys`
 
-With PYTHONPATH=CHECKOUT/src it measures another checkout. Nothing here judges.
+It measures the installed `scirocco` (the core) and `scirocco_latent`; PYTHONPATH names another checkout. Nothing here
+judges.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ import tempfile
 from typing import Any
 
 import scirocco
+import scirocco_latent
 
-PACKAGE = pathlib.Path(scirocco.__file__).parent
-TESTS = PACKAGE.parent.parent / "tests"
+PACKAGES = {
+    package.__name__: pathlib.Path(package.__file__).parent for package in (scirocco, scirocco_latent)
+}
+TESTS = [pathlib.Path(__file__).parents[1] / folder for folder in ("core/tests", "latent/tests", "tests")]
 SMALL = 120
 """Lines of a module that could be part of its only importer."""
 CONTRACTS = {"samplers.base": "Sampler", "estimators.base": "Estimator", "model.base": "Posterior"}
@@ -30,16 +34,17 @@ CONTRACTS = {"samplers.base": "Sampler", "estimators.base": "Estimator", "model.
 
 
 def modules() -> dict[str, pathlib.Path]:
-    """Every module of the package by its dotted name."""
+    """Every module of the packages by its dotted name."""
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = ["scirocco", *path.relative_to(PACKAGE).with_suffix("").parts]
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for name, folder in PACKAGES.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = [name, *path.relative_to(folder).with_suffix("").parts]
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
 def imported(name: str, path: pathlib.Path, known: dict[str, pathlib.Path]) -> set[str]:
-    """The modules of the package that a module imports."""
+    """The modules of the packages that a module imports."""
     out = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -135,7 +140,7 @@ def repeated_classes(known: dict[str, pathlib.Path]) -> dict[str, int]:
 def private_names_of_tests() -> tuple[int, int, int]:
     """Private names of the library that tests use, the files that do, and calls that patch its attributes."""
     names = files = patches = 0
-    for path in sorted(TESTS.rglob("*.py")):
+    for path in sorted(file for folder in TESTS for file in folder.rglob("*.py")):
         tree, used = ast.parse(path.read_text()), set()
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scirocco"):
@@ -175,14 +180,27 @@ def contracts() -> None:
     print(f"private names in tests: {names} in {files} files; patches: {patches}")
 
 
+def _room_of_module(path: pathlib.Path) -> str:
+    """The folder of its package that a module is in."""
+    parts = pathlib.Path(inside(str(path)) or "").parts
+    return parts[1] if len(parts) > 2 else "(top)"
+
+
+def inside(file: str) -> str:
+    """A file from its package on, `scirocco/run/loop.py`; empty if it is in none of the packages."""
+    for name, folder in PACKAGES.items():
+        if file.startswith(f"{folder}/"):
+            return f"{name}/{pathlib.Path(file).relative_to(folder)}"
+    return ""
+
+
 def counts(by_room: bool) -> None:
     """Print the counts."""
     known = modules()
     small = small_modules(known)
     rows: dict[str, list[int]] = collections.defaultdict(lambda: [0] * 7)
     for name, path in known.items():
-        parts = name.split(".")
-        room = parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else "(top)"
+        distribution, room = name.partition(".")[0], _room_of_module(path)
         text = path.read_text()
         tree = ast.parse(text)
         total, loose = arguments(tree)
@@ -195,16 +213,16 @@ def counts(by_room: bool) -> None:
             loose,
             lookups(tree),
         )
-        for place in (room, "all"):
+        for place in (f"{distribution}.{room}", distribution, "all"):
             rows[place] = [a + int(b) for a, b in zip(rows[place], row, strict=True)]
     print(
-        f"{'':14}{'files':>6}{'lines':>8}{'small':>7}{'public':>8}{'Any':>7}{'of args':>9}{'%':>6}{'getattr':>9}"
+        f"{'':32}{'files':>6}{'lines':>8}{'small':>7}{'public':>8}{'Any':>7}{'of args':>9}{'%':>6}{'getattr':>9}"
     )
     for room in sorted(rows, key=lambda place: (place == "all", place)):
-        if by_room or room == "all":
+        if by_room or "." not in room:
             files, lines, few, public, total, loose, looked = rows[room]
             share = 100 * loose / max(1, total)
-            print(f"{room:14}{files:6}{lines:8}{few:7}{public:8}{loose:7}{total:9}{share:6.1f}{looked:9}")
+            print(f"{room:32}{files:6}{lines:8}{few:7}{public:8}{loose:7}{total:9}{share:6.1f}{looked:9}")
 
 
 def journeys() -> dict[str, Any]:
@@ -269,26 +287,29 @@ def journeys() -> dict[str, Any]:
     }
 
 
-def room_of(file: str) -> str:
-    """The folder of the package in which a file is, or the file."""
-    return pathlib.Path(file).relative_to(PACKAGE).parts[0]
-
-
 def trace(which: str) -> tuple[collections.Counter[str], int, int]:
-    """The files of the package that a call visits, its deepest frame, and its crossings between rooms."""
+    """The files of the packages that a call visits, its deepest frame, and its crossings between rooms."""
     call = journeys()[which]
     visited: collections.Counter[str] = collections.Counter()
     deepest, crossings, stack = 0, 0, list[str]()
-    here = str(PACKAGE)
+    rooms: dict[str, str] = {}
+
+    def room_of(file: str) -> str:
+        """The folder of the package, or the file; a model of the other distribution is in the folder `models`."""
+        if file not in rooms:
+            package, *parts = pathlib.Path(inside(file)).parts or ("",)
+            rooms[file] = "models" if package == "scirocco_latent" else parts[0] if parts else ""
+        return rooms[file]
 
     def profile(frame: Any, event: str, arg: Any) -> None:
         nonlocal deepest, crossings
         file = frame.f_code.co_filename
-        if not file.startswith(here):
+        room = room_of(file)
+        if not room:
             return
         if event == "call":
-            crossings += bool(stack) and stack[-1] != room_of(file)
-            stack.append(room_of(file))
+            crossings += bool(stack) and stack[-1] != room
+            stack.append(room)
             visited[file] += 1
             deepest = max(deepest, len(stack))
         elif event == "return" and stack:
@@ -319,7 +340,7 @@ def main() -> None:
             visited, deepest, crossings = trace(which)
             print(f"{which}: {len(visited)} files, deepest frame {deepest}, {crossings} crossings")
             for path in sorted(visited) if asked.trace != "all" else ():
-                print(f"  {pathlib.Path(path).relative_to(PACKAGE)} {visited[path]}")
+                print(f"  {inside(path)} {visited[path]}")
     elif asked.list == "small":
         print("\n".join(small_modules(modules())))
     elif asked.list == "classes":
