@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scirocco.models._core import registry as _table  # noqa: F401  (first: it reads the rows below)
 from scirocco_latent.registry import FUNCTIONS, MODELS
 
 __all__ = [*MODELS, *FUNCTIONS]
