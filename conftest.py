@@ -15,7 +15,7 @@ a defect of the test or of the code.
 
 Some tests have many slow cases. `@pytest.mark.rotates(3)` runs every third case of a parametrised test, and the commit
 decides which; `rotates(3, "name")` runs every third of all tests with this name. Of the doctests every third is run.
-SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that core/tests/test_battery.py compiles.
+SCIROCCO_TEST_PAIRS (0-99) decides instead of the commit; it also picks the pairs that test_battery.py compiles.
 SCIROCCO_TEST_ALL=1 runs all of them. A test that is selected alone always runs, and so do those of files that the last
 commit or merge changed, and of the folder X of the tests where it changed the folder X of the sources.
 """
@@ -163,7 +163,7 @@ def _waiting(items: list[pytest.Item]) -> set[str]:
 
 
 def _changed_folders() -> set[str]:
-    """Files that changed, and the folders with the tests of those that have changed: `latent/tests/lda`, `tests/cli`."""
+    """Files that changed, and the folders that have the tests of those: `latent/tests/lda`, `tests/cli`."""
     changed = changed_files()
     for file in list(changed):
         match Path(file).parent.parts:

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import importlib.util
-import re
 import subprocess
 import sys
 import tomllib
@@ -69,29 +68,6 @@ def test_without_the_papers_it_says_what_to_install(capsys, monkeypatch):
         assert "`pip install ./papers`" in err
     status, out, _ = call(capsys, "cite", "--list")
     assert status == 0 and "SGLD" in out and "gaussian-mixture" not in out
-
-
-def test_the_papers_go_with_one_version_and_have_the_licence():
-    declared = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text("utf-8"))["project"]
-    assert [name.partition("==")[2] for name in declared["dependencies"]] == [scirocco.__version__]
-    assert declared["license-files"] == ["LICENSE"]
-    assert (ROOT / "papers" / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")
-
-
-def test_both_packages_name_the_versions_of_python_that_are_tried():
-    """`make versions` tries them; the oldest is the one that is required."""
-    of_python, tried = (
-        "Programming Language :: Python :: ",
-        (ROOT / "tools" / "environments.py").read_text("utf-8"),
-    )
-    for folder in (ROOT, ROOT / "papers"):
-        declared = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
-        named = [
-            line.removeprefix(of_python) for line in declared["classifiers"] if line.startswith(of_python)
-        ]
-        versions = [name for name in named if name.startswith("3.")]
-        assert declared["requires-python"] == f">={versions[0]}"
-        assert re.findall(r'"python(3\.\d+)"', tried) == versions
 
 
 def test_the_papers_are_found_by_their_entry_point(monkeypatch):

@@ -1,9 +1,9 @@
 """Build what is released, and try it where a user would: in new environments, away from this folder.
 
-usage: environments.py dist                    wheel and sdist of scirocco and its papers; each extra in an environment
+usage: environments.py dist                    all wheels and sdists; each, and each extra, in an environment
        environments.py versions [PYTHON ...]   Python versions × the oldest and the newest jax
 
-`versions` takes the interpreters that it finds (python3.11, python3.12, python3.13) or those that are named, and says
+`versions` takes the interpreters that it finds (python3.11 to python3.14) or those that are named, and says
 which it did not find. Both print a table and fail when one of its lines does.
 """
 
@@ -23,9 +23,10 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-NOT_FOR_USERS = ("docs", "dev")
-PYTHONS = ("python3.11", "python3.12", "python3.13")
+FOLDERS = {"scirocco_core": "core", "scirocco_latent": "latent", "scirocco_papers": "papers", "scirocco": "."}
+"""The folders of the distributions, by the names that their files begin with; each needs those before it."""
+CORE = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 
 PLAIN = """
 import numpy as np, jax.numpy as jnp, scirocco as sc
@@ -38,17 +39,9 @@ print(run.summary())
 assert sc.load("run").draws["mean"].shape == run.draws["mean"].shape
 run.report("report.html")
 """
-COUNTS = "import numpy as np; X = np.random.default_rng(0).poisson(0.3, (60, 30))\n"
 CHECKS = {
     "": PLAIN,
     "plot": "import matplotlib, scirocco.demo.figure",
-    "exact": """
-import numpy as np, scirocco as sc
-y = np.random.default_rng(0).normal(3.0, 1.0, 200).astype(np.float32)
-model = sc.Model(lambda params, y: -0.5 * (y - params["mean"]) ** 2)
-run = sc.sample(model, y, {"mean": np.float32(0.0)}, sampler=sc.NUTS(), num_samples=200, progress=False)
-assert abs(run.draws["mean"].mean() - y.mean()) < 0.1
-""",
     "formula": """
 import numpy as np, pandas as pd, scirocco as sc
 rng = np.random.default_rng(0)
@@ -91,13 +84,33 @@ import numpy as np, pyarrow as pa, pyarrow.parquet as pq, zarr, scirocco as sc
 pq.write_table(pa.table({"x": np.arange(100.0), "y": np.arange(100.0)}), "rows.parquet")
 sc.data.convert("rows.parquet", "rows")
 """,
-    "text": COUNTS
-    + "import sklearn.base, scirocco as sc; sklearn.base.clone(sc.models.LogisticRegression())",
     "networks": "import flax.linen, equinox, scirocco as sc; sc.models.BNN",
     "data": "import pooch, scirocco as sc; sc.datasets",
-    "compiled": COUNTS + "import scirocco as sc; sc.models.LDA(3).fit(X, num_epochs=2, progress=False)",
+    "compiled": "from scirocco.diffusions import host; assert host.gamma(2.0, size=5, seed=0).shape == (5,)",
 }
-"""What is run with each extra ("": none), in an empty folder."""
+"""What is run with the core and each of its extras ("": none), in an empty folder."""
+
+MISSING = """
+import subprocess, sys, scirocco as sc
+try:
+    sc.models.LDA
+except sc.errors.MissingExtraError as error:
+    assert "pip install scirocco-latent" in str(error), error
+else:
+    raise AssertionError("LDA without scirocco-latent")
+said = subprocess.run([sys.executable, "-m", "scirocco", "topics", "fit"], capture_output=True, text=True)
+assert said.returncode == 2 and "pip install scirocco-latent" in said.stderr, said
+"""
+"""What the core says of models that it does not have."""
+
+LATENT = """
+import numpy as np, scirocco as sc
+X = np.random.default_rng(0).poisson(0.3, (60, 30))
+model = sc.models.LDA(3).fit(X, num_epochs=2, progress=False)
+model.save("topics")
+assert sc.models.load("topics").components_.shape == (3, 30)
+"""
+"""What is run with the core and the latent models."""
 
 
 def shell(*command: object, cwd: pathlib.Path) -> str:
@@ -155,14 +168,14 @@ class Table:
         print(f"{label:<44} {time.monotonic() - start:6.0f} s  {result}", flush=True)
 
 
-def build() -> pathlib.Path:
-    """Wheels and sdists of both packages in dist/; returns the wheel of scirocco."""
+def build() -> dict[str, pathlib.Path]:
+    """Wheels and sdists of all distributions in dist/; returns the wheels."""
     shutil.rmtree(DIST, ignore_errors=True)
-    for folder in (ROOT, ROOT / "papers"):
-        shell(sys.executable, "-m", "build", "--outdir", DIST, folder, cwd=ROOT)
+    for folder in FOLDERS.values():
+        shell(sys.executable, "-m", "build", "--outdir", DIST, ROOT / folder, cwd=ROOT)
     for path in sorted(DIST.iterdir()):
         print(f"{path.name:<44} {path.stat().st_size / 1e6:6.1f} MB")
-    return next(DIST.glob("scirocco-*.whl"))
+    return {name: next(DIST.glob(f"{name}-*.whl")) for name in FOLDERS}
 
 
 def try_code(interpreter: pathlib.Path, folder: pathlib.Path, code: str, command: bool = False) -> None:
@@ -175,50 +188,68 @@ def try_code(interpreter: pathlib.Path, folder: pathlib.Path, code: str, command
 
 
 def dist(arguments: argparse.Namespace) -> int:
-    """Build, then try the wheel bare, alone, with each extra, and from the sdist; and the papers' wheel."""
-    extras = [name for name in PROJECT["optional-dependencies"] if name not in NOT_FOR_USERS]
+    """Build, then try the core bare, alone, with each extra and from its sdist; then with each other distribution."""
+    extras = CORE["optional-dependencies"]
     if unknown := set(extras) - set(CHECKS):
         sys.exit(f"no check for the extras {sorted(unknown)}: add them to CHECKS")
-    wheel, table, python = build(), Table(), sys.executable
-    with table.line("wheel with jax and numpy alone"), environment(python, "jax", "numpy") as made:
-        shell(made[0], "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=made[1])
-        try_code(*made, (ROOT / "tests" / "minimal" / "check_minimal.py").read_text())
-    with environment(python, wheel) as (interpreter, folder):
+    wheels, table, python = build(), Table(), sys.executable
+    core = wheels["scirocco_core"]
+    with table.line("core with jax and numpy alone"), environment(python, "jax", "numpy") as made:
+        shell(made[0], "-m", "pip", "install", "--quiet", "--no-deps", core, cwd=made[1])
+        try_code(*made, (ROOT / "core" / "tests" / "minimal" / "check_minimal.py").read_text())
+    with environment(python, core) as (interpreter, folder):
         base = interpreter.parent.parent
-        with table.line("wheel"):
+        with table.line("core"):
             try_code(interpreter, folder, CHECKS[""], command=True)
+            try_code(interpreter, folder, MISSING)
         for extra in extras:
-            with table.line(f"wheel[{extra}]"), environment(python, f"{wheel}[{extra}]", base=base) as made:
+            with table.line(f"core[{extra}]"), environment(python, f"{core}[{extra}]", base=base) as made:
                 try_code(*made, CHECKS[extra])
-        sdist, papers = next(DIST.glob("scirocco-*.tar.gz")), next(DIST.glob("scirocco_papers-*.whl"))
-        again = ("--force-reinstall", "--no-deps", sdist)
-        with table.line("sdist"), environment(python, *again, base=base) as made:
+        again = ("--force-reinstall", "--no-deps", next(DIST.glob("scirocco_core-*.tar.gz")))
+        with table.line("core from its sdist"), environment(python, *again, base=base) as made:
             try_code(*made, CHECKS[""], command=True)
-        both = (f"{wheel}[plot,numpyro,compiled]", papers)
-        with table.line("papers"), environment(python, *both, base=base) as made:
+        latent = wheels["scirocco_latent"]
+        with table.line("core, latent"), environment(python, latent, base=base) as made:
+            try_code(*made, LATENT)
+            shell(made[0].parent / "scirocco", "topics", "show", "topics", cwd=made[1])
+        papers = (f"{core}[plot,numpyro]", latent, wheels["scirocco_papers"])
+        with table.line("core, latent, papers"), environment(python, *papers, base=base) as made:
             try_code(*made, "import scirocco_papers")
             shell(made[0], "-m", "scirocco", "reproduce", "--list", cwd=made[1])
+    whole = [wheels[name] for name in ("scirocco_core", "scirocco_latent", "scirocco")]
+    with table.line("scirocco"), environment(python, *whole) as made:
+        for code in (
+            CHECKS[""],
+            CHECKS["plot"],
+            CHECKS["formula"],
+            CHECKS["formats"],
+            CHECKS["data"],
+            LATENT,
+        ):
+            try_code(*made, code, command=True)
     return table.failed
 
 
 def versions(arguments: argparse.Namespace) -> int:
     """Each interpreter with the oldest and the newest jax: the plain call, a store, a report, and unit tests."""
-    wheel, table = build(), Table()
-    both = (wheel, next(DIST.glob("scirocco_papers-*.whl")))
-    oldest = next(r for r in PROJECT["dependencies"] if r.startswith("jax>=")).split(">=")[1]
+    wheels, table = build(), Table()
+    oldest = next(r for r in CORE["dependencies"] if r.startswith("jax>=")).split(">=")[1]
     for name in arguments.python or PYTHONS:
         python = shutil.which(name)
         if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
             print(f"{name:<44}      -    not found")
             continue
         with table.line(f"{name}, both, with installing"), contextlib.ExitStack() as stack:
-            old = stack.enter_context(environment(python, *both, f"jax=={oldest}", "pytest"))  # 0.10: 0.10.0
+            all_of_them = (*wheels.values(), f"jax=={oldest}", "pytest")  # 0.10: 0.10.0
+            old = stack.enter_context(environment(python, *all_of_them))
             with table.line(f"{name}, {version_of_jax(*old)}"):
                 try_code(*old, CHECKS[""], command=True)
+                try_code(*old, LATENT)
                 shell(old[0], "-m", "pytest", *UNIT_TESTS, cwd=ROOT)
             new = stack.enter_context(environment(python, "--upgrade", "jax", base=old[0].parent.parent))
             with table.line(f"{name}, {version_of_jax(*new)}"):
                 try_code(*new, CHECKS[""])
+                try_code(*new, LATENT)
                 shell(new[0], "-m", "pytest", *UNIT_TESTS, cwd=ROOT)
     return table.failed
 
@@ -243,7 +274,7 @@ if __name__ == "__main__":
     commands.add_parser("dist", help="build and try wheel, sdist, extras").set_defaults(run=dist)
     several = commands.add_parser("versions", help="Python and jax versions")
     several.add_argument(
-        "python", nargs="*", help="interpreters (default: python3.11 to python3.13, where found)"
+        "python", nargs="*", help="interpreters (default: python3.11 to python3.14, where found)"
     )
     several.set_defaults(run=versions)
     chosen = parser.parse_args()

@@ -13,7 +13,7 @@ from importlib.machinery import PathFinder
 
 OPTIONAL = (
     *("arviz", "dask", "jaxtyping", "matplotlib", "numpyro", "optax", "pandas", "rich", "sklearn", "typer"),
-    *("numba", "pyarrow", "xarray", "zarr"),
+    *("numba", "pyarrow", "scirocco_latent", "xarray", "zarr"),
 )
 
 
@@ -82,6 +82,7 @@ def main(arguments):
     print(f"scirocco {sc.__version__} samples with jax and numpy alone; without the others it says:")
     check_message(run.summary, "pandas")
     check_message(run.to_arviz, "arviz")
+    check_message(lambda: sc.models.LDA, "scirocco-latent")
 
 
 if __name__ == "__main__":

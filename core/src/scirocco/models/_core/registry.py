@@ -106,7 +106,10 @@ def refuse_if_missing(name: str, what: str) -> None:
 
 def _read_distributions() -> None:
     for point in importlib.metadata.entry_points(group="scirocco.models"):
-        table = point.load()
+        try:
+            table = point.load()
+        except ImportError:  # damaged, or being removed: whoever uses one of its models is told
+            continue
         MODELS.update(table.MODELS)
         FUNCTIONS.update(table.FUNCTIONS)
 
