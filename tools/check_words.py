@@ -28,8 +28,10 @@ PAGES = (
     "benchmarks/README.md",
     "papers/README.md",
     ".github",
-    "core",
-    "latent",
+    "core/README.md",
+    "core/src",
+    "latent/README.md",
+    "latent/src",
 )
 
 # pattern (a regular expression; a space matches any white space) -> what to write instead

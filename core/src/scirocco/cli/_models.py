@@ -292,8 +292,8 @@ def shown_of(name: str | None) -> Callable[..., Shown]:
 
 def module_of(name: str | None) -> Any:
     """The module with the commands of a model; None if it has none of its own."""
-    own = name in MODELS and MODELS[name].group
-    return importlib.import_module(MODELS[name].commands) if own else None
+    entry = MODELS.get(name or "")
+    return importlib.import_module(entry.commands) if entry is not None and entry.group else None
 
 
 def summary_of(opened: Opened) -> Shown:

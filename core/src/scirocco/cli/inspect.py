@@ -240,8 +240,9 @@ def report(
     full = None if config is None else _diagnosis(load(path), config, None, None)
     if documents is None and (column is not None or by is not None):
         raise InvalidValueError("--column and --by require --documents.")
-    read = {"documents": documents, "column": column, "groups": by, "encoding": encoding}
-    written = write(path, where, **({} if documents is None else read), diagnosis=full).resolve()
+    written = write(
+        path, where, documents=documents, column=column, groups=by, encoding=encoding, diagnosis=full
+    ).resolve()
     if as_json:
         print_json({"run": str(path), "path": str(written), "uri": written.as_uri()})
     else:
