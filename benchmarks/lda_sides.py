@@ -15,7 +15,11 @@ from typing import Any
 import environments
 
 HERE = Path(__file__).resolve().parent
-OURS_DEPENDS_ON = ("models/lda", "diffusions/host", "simplex")
+OURS_DEPENDS_ON = (
+    "latent/src/scirocco_latent/lda",
+    "core/src/scirocco/diffusions/host",
+    "core/src/scirocco/simplex",
+)
 
 
 @dataclass(frozen=True)
@@ -125,8 +129,7 @@ def _fingerprint(side: Side) -> str:
     files = [HERE / side.script, HERE / "lda_marks.py"]
     versions = ""
     if side.where == "ours":
-        package = HERE.parent / "src" / "scirocco"
-        files += sorted(path for part in OURS_DEPENDS_ON for path in (package / part).rglob("*.py"))
+        files += sorted(path for part in OURS_DEPENDS_ON for path in (HERE.parent / part).rglob("*.py"))
     else:
         versions = " ".join(environments.TOPIC_RIVALS)
     return _digest(b"".join(path.read_bytes() for path in files) + versions.encode())

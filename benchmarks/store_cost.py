@@ -39,7 +39,7 @@ def main() -> int:
         return serve()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        sources = [checkout(options.before, Path(folder) / "before"), ROOT / "src"]
+        sources = [checkout(options.before, Path(folder) / "before"), ROOT / "core" / "src"]
         sides = [start(source, Path(folder) / f"files-{k}") for k, source in enumerate(sources)]
         print(f"{'CPU ms, medians':58} {options.before:>9}  {'now':>7}  {'ratio':>6}  95 % interval")
         report(FIRST, np.array([first_calls(sources, Path(folder), k) for k in range(options.first)]))

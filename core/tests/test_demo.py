@@ -73,7 +73,7 @@ def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeyp
     page, picture = demo._save(None, None, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
-    assert "no figure" in shown and "scirocco[plot]" in shown
+    assert "no figure" in shown and "pip install matplotlib" in shown
 
 
 def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):

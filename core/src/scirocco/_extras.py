@@ -8,23 +8,16 @@ from types import ModuleType
 from scirocco.errors import MissingExtraError
 
 _EXTRA_OF = {
-    "blackjax": "exact",
     "numpyro": "numpyro",
     "pymc": "pymc",
     "pytensor": "pymc",
-    "matplotlib": "plot",
-    "pyarrow": "formats",
-    "zarr": "formats",
-    "formulaic": "formula",
-    "numba": "compiled",
-    "pooch": "data",
-    "sklearn": "text",
     "flax": "networks",
     "equinox": "networks",
     "dask": "cluster",
     "distributed": "cluster",
     "cloudpickle": "cluster",
 }
+"""The extras of `scirocco` by the packages in them; `pip install scirocco` installs every other optional package."""
 
 
 def require(module: str, purpose: str) -> ModuleType:
