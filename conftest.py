@@ -23,6 +23,7 @@ commit or merge changed, and of the folder X of the tests where it changed the f
 import collections
 import ctypes
 import gc
+import itertools
 import os
 import resource
 import shutil
@@ -163,12 +164,22 @@ def _waiting(items: list[pytest.Item]) -> set[str]:
 
 
 def _changed_folders() -> set[str]:
-    """Files that changed, and the folders that have the tests of those: `latent/tests/lda`, `tests/cli`."""
+    """Files that changed, and the folders and files that test what they are part of.
+
+    A change of `core/src/scirocco/model/blocks.py` adds `core/tests/model`, `core/tests/model/test_blocks.py` and
+    `core/tests/test_model.py`, and the same names in `tests`.
+    """
     changed = changed_files()
     for file in list(changed):
-        match Path(file).parent.parts:
-            case (distribution, "src", _, *room):
-                changed |= {"/".join([*tests, *room]) for tests in ([distribution, "tests"], ["tests"])}
+        match Path(file).with_suffix("").parts:
+            case (distribution, "src", _, *parts):
+                parts = ["cli" if part == "commands" else part for part in parts]
+                for folder, depth in itertools.product((f"{distribution}/tests", "tests"), range(len(parts))):
+                    *above, name = parts[: depth + 1]
+                    changed |= {
+                        "/".join([folder, *above, name]),
+                        "/".join([folder, *above, f"test_{name}.py"]),
+                    }
     return changed
 
 
