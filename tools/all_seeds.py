@@ -4,8 +4,8 @@ usage: python tools/all_seeds.py [--seeds 0:100] [--processes N] [--limit SECOND
 
 A random test must pass for any seed from 0 to 99; the suite runs it with the one that the commit picks. Without
 arguments for pytest, the part `law` of both libraries is run, all its cases over three seeds. The first seed is run by
-all processes together, which fills the cache of compiled programs. After `limit` seconds no more seeds are begun. Prints
-a line for each seed and a table of the failed tests; ends with status 1 if there is one, or if no test was run.
+all processes together, which fills the cache of compiled programs. After `limit` seconds no more seeds are begun.
+Prints a line for each seed and a table of the failed tests; ends with status 1 if there is one, or if no test was run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default="0:100", help="FIRST:END")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no seed is begun")
+    parser.add_argument(
+        "--limit", type=float, default=float("inf"), help="seconds after which no seed is begun"
+    )
     options, rest = parser.parse_known_args()
     first, end = map(int, options.seeds.split(":"))
     began, arguments = time.monotonic(), rest or list(LAWS)
