@@ -14,6 +14,7 @@ and a Hessian: the regressions pass theirs, in double precision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +45,8 @@ _CLOSE_ENOUGH = 0.25
 """Root-mean-square distance to the mode, in posterior standard deviations, at which corrections stop."""
 FAR = 1.0
 """Distance beyond which a point is not accepted as the mode."""
+_SADDLE = 1e-3
+"""Minus the smallest eigenvalue of a Hessian with unit diagonal from which the log density bends the other way."""
 _DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20
 _FLATTEST, _FLATTEST_ON_ROWS = 1e-14, 1e-6
 """Smallest eigenvalue of a Hessian with unit diagonal that is believed: in double precision, and as computed here."""
@@ -175,9 +178,16 @@ def ascend(
     """
     looks, factor, distance = 0, np.eye(here.at.size), np.inf
     while looks < most and np.all(np.isfinite(here.gradient)):
-        factor, half, distance = _scaled(here, least)
+        factor, half, distance, curvature = _scaled(here, least)
         if distance <= close:
-            break
+            away = _out_of_a_saddle(curvature)
+            sides = [] if away is None else [look(here.at + away), look(here.at - away)]
+            looks += len(sides)
+            higher = [there for there in sides if there.value > here.value + rounding * (1.0 + abs(here.value))]
+            if not higher:
+                break
+            here = max(higher, key=lambda there: there.value)
+            continue
         step, gain = factor @ half, float(half @ half)
         for halving in range(_HALVINGS):
             there = look(here.at + 0.5**halving * step)
@@ -191,14 +201,24 @@ def ascend(
     return Ascent(here, factor, distance, looks)
 
 
-def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """L, Lᵀg, and the distance to the mode that they imply; L = 1 where the Hessian is not finite."""
+def _out_of_a_saddle(curvature: np.ndarray) -> np.ndarray | None:
+    """A step in the direction in which the log density bends upwards the most; None at a maximum."""
+    if not np.all(np.isfinite(curvature)):
+        return None
+    root, scaled = _unit_diagonal(curvature)
+    values, vectors = np.linalg.eigh(scaled)
+    return vectors[:, 0] / math.sqrt(-values[0]) / root if values[0] < -_SADDLE else None
+
+
+def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+    """L, Lᵀg, the distance to the mode that they imply, and minus the Hessian; L = 1 where that is not finite."""
     curvature = np.asarray(here.curvature(), np.float64)
     known = bool(np.all(np.isfinite(curvature)))
     factor = inverse_root(curvature, least) if known else np.eye(here.at.size)
     half = factor.T @ here.gradient
     far = not known and bool(np.any(half))
-    return factor, half, np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
+    distance = np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
+    return factor, half, distance, curvature
 
 
 def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:

@@ -210,7 +210,7 @@ def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -
     columns = Columns(run.named_draws()).spread(_MOST_COLUMNS)
     values, troubles = columns.values, list[str]()
     modes = run.preparation.get("modes", [])
-    if modes:
+    if modes and not run.preparation.get("jumps"):
         places = "; ".join(f"{mode['at']} ({mode['mass']:.0%} of the mass)" for mode in modes[:3])
         troubles.append(
             f"the posterior has at least {len(modes)} modes: {places}. Chains stay where they start, which is the "

@@ -21,6 +21,7 @@ from scirocco.samplers.base import (
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
 from scirocco.samplers.events import SMH, BouncyParticle, Events, EventState, Expansion, SMHState, ZigZag
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
+from scirocco.samplers.jumps import Jumps
 from scirocco.samplers.langevin import (
     PSGLD,
     SGLD,
@@ -65,6 +66,7 @@ __all__ = [
     "Gradient",
     "HMCDynamics",
     "HamiltonianState",
+    "Jumps",
     "Known",
     "LangevinState",
     "LeafScaledSGLD",

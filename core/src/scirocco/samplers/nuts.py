@@ -13,6 +13,7 @@ from scirocco import _checks, _tree
 from scirocco._extras import require
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.samplers.base import Gradient
+from scirocco.samplers.jumps import Jumps
 from scirocco.samplers.preconditioned import times
 from scirocco.samplers.trajectories import Trajectory, TrajectoryState
 from scirocco.types import Array, Key, Params, PyTree
@@ -43,6 +44,8 @@ class NUTS(Trajectory):
         For the adaptation. Values closer to 1 give shorter steps, which helps where trajectories diverge.
     max_doublings
         At most 2^max_doublings - 1 gradients per step.
+    jumps
+        As for `sc.HMC`.
 
     Notes
     -----
@@ -68,22 +71,22 @@ class NUTS(Trajectory):
     factor: Any = None
     target_acceptance: float = static(default=0.9)
     max_doublings: int = static(default=10)
+    jumps: Jumps | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _checks.positive_int(self.max_doublings, "max_doublings")
 
-    def noise(self, key: Key, params: Params) -> Array:
+    def randomness(self, key: Key, params: Params) -> Array:
         """The key of the step: how many numbers it needs depends on the trajectory."""
         return jax.random.key_data(key)
 
-    def step(
+    def trajectory(
         self,
         state: TrajectoryState,
         gradient: Gradient,
         evaluate: Callable[[Params], Gradient],
         noise: PyTree,
-        number: Array,
     ) -> tuple[TrajectoryState, Gradient]:
         """One trajectory and the point drawn from it."""
         nuts = require("blackjax.mcmc.nuts", "sc.NUTS")

@@ -15,6 +15,7 @@ from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidValueError
 from scirocco.samplers.base import Gradient, Known, Needs, Sampler
+from scirocco.samplers.jumps import Jumps
 from scirocco.samplers.preconditioned import times
 from scirocco.samplers.scales import Scales
 from scirocco.types import Array, Key, Params, PyTree
@@ -46,6 +47,7 @@ class Trajectory(Sampler):
     step_size: Any = None
     factor: Any = None
     target_acceptance: float
+    jumps: Jumps | None = None
 
     needs = Needs(value=True, trajectory=True)
 
@@ -86,7 +88,21 @@ class Trajectory(Sampler):
             params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
         )
 
+    def noise(self, key: Key, params: Params) -> PyTree:
+        """That of the trajectory, and a key for the jump after it."""
+        own = self.randomness(key, params)
+        return own if self.jumps is None else (own, jax.random.key_data(jax.random.fold_in(key, 1)))
+
     @abc.abstractmethod
+    def randomness(self, key: Key, params: Params) -> PyTree:
+        """Everything random in a trajectory that does not depend on the state."""
+
+    @abc.abstractmethod
+    def trajectory(
+        self, state: Any, gradient: Gradient, evaluate: Callable[[Params], Gradient], noise: PyTree
+    ) -> tuple[Any, Gradient]:
+        """The state after a trajectory, and the gradient there."""
+
     def step(
         self,
         state: Any,
@@ -95,7 +111,13 @@ class Trajectory(Sampler):
         noise: PyTree,
         number: Array,
     ) -> tuple[Any, Gradient]:
-        """The state after a step, and the gradient there; `evaluate` computes it anywhere."""
+        """The state after a trajectory and a jump, and the gradient there; `evaluate` computes it anywhere."""
+        if self.jumps is None:
+            return self.trajectory(state, gradient, evaluate, noise)
+        state, gradient = self.trajectory(state, gradient, evaluate, noise[0])
+        key = jax.random.wrap_key_data(noise[1])
+        position, gradient = self.jumps.move(state.position, gradient, evaluate, key)
+        return state._replace(position=position), gradient
 
     def stats(self, state: TrajectoryState) -> dict[str, Array]:
         """Acceptance, divergence and length of the trajectory."""
@@ -113,19 +135,18 @@ class _Leapfrog(Trajectory):
     def leapfrogs(self, uniform: Array) -> Array:
         """The number of leapfrog steps of this trajectory."""
 
-    def noise(self, key: Key, params: Params) -> tuple[Array, Array]:
+    def randomness(self, key: Key, params: Params) -> tuple[Array, Array]:
         """The momentum, and uniform numbers for the length and for the Metropolis step."""
         first, second = jax.random.split(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         return ravel_pytree(_tree.normal_like(first, params))[0], jax.random.uniform(second, (2,), dtype)
 
-    def step(
+    def trajectory(
         self,
         state: TrajectoryState,
         gradient: Gradient,
         evaluate: Callable[[Params], Gradient],
         noise: PyTree,
-        number: Array,
     ) -> tuple[TrajectoryState, Gradient]:
         """One trajectory; its end is accepted with probability min(1, e^(-ΔH))."""
         momentum, uniforms = noise
@@ -188,6 +209,9 @@ class HMC(_Leapfrog):
         L with LLᵀ about the posterior covariance, as for `sc.NUTS`; None: adapted.
     target_acceptance
         For the adaptation of ε.
+    jumps
+        Tried after each trajectory, see `sc.samplers.Jumps`; None: between the modes that are found, if there are
+        several and L is adapted.
 
     Notes
     -----
@@ -212,6 +236,7 @@ class HMC(_Leapfrog):
     factor: Any = None
     target_acceptance: float = static(default=0.8)
     max_leapfrogs: int = static(default=1_000)
+    jumps: Jumps | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -244,6 +269,8 @@ class MALA(_Leapfrog):
         L with LLᵀ about the posterior covariance, as for `sc.NUTS`; None: adapted.
     target_acceptance
         For the adaptation of ε: 0.574 is the optimum of many dimensions.
+    jumps
+        As for `sc.HMC`.
 
     References
     ----------
@@ -259,6 +286,7 @@ class MALA(_Leapfrog):
     step_size: Any = None
     factor: Any = None
     target_acceptance: float = static(default=0.574)
+    jumps: Jumps | None = None
 
     def leapfrogs(self, uniform: Array) -> Array:
         """One."""

@@ -107,9 +107,7 @@ def _better(
 def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> DeviceChains:
     """Chains that start around the first guess, further apart than the posterior's standard deviations suggest."""
     for spread in (*_SPREADS, 0.0):
-        places = scattered(
-            ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed
-        )
+        places = _places(ready, spread, plan)
         chains = make_chains(problem, ready.start._replace(places=places), plan)
         gradient = chains.current[1]
         if all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)):
@@ -118,6 +116,18 @@ def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> Device
             setup.check_first(problem, params, jnp.asarray(gradient.value), gradient.total)
         chains.close()
     return chains
+
+
+def _places(ready: Ready, spread: float, plan: Plan) -> Params:
+    """Where chains start: around the mode, or around all modes that they will jump between, in turn by their mass."""
+    jumps = ready.sampler.jumps
+    if jumps is None:
+        return scattered(ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed)
+    shares = np.cumsum(np.exp(jumps.log_weights - np.max(jumps.log_weights)))
+    at = np.searchsorted(shares / shares[-1], (np.arange(plan.num_chains) + 0.5) / plan.num_chains)
+    back = _tree.vector(ready.start.position)[1]
+    normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(np.shape(jumps.centres[at]))
+    return back(jumps.centres[at] + spread * np.einsum("cij,cj->ci", jumps.factors[at], normals))
 
 
 def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
@@ -202,6 +212,10 @@ class _Search:
         """L from the covariance of the second half of the window, shrunk towards the L before."""
         self.disagreement = float(np.nanmax(rhat(positions, "split"), initial=1.0))
         flat = positions[:, positions.shape[1] // 3 :].reshape(-1, positions.shape[-1])
+        if self.sampler.jumps is not None:  # the shape of single modes
+            nearest = np.asarray(jax.vmap(lambda one: self.sampler.jumps.around(one)[0])(flat))
+            for mode in np.unique(nearest):
+                flat[nearest == mode] -= flat[nearest == mode].mean(axis=0)
         old = np.asarray(self.sampler.known.factor, np.float64)
         weight = len(flat) / (len(flat) + _PRIOR * (flat.shape[1] if old.ndim == 2 else 1))
         if old.ndim == 1:

@@ -1,4 +1,5 @@
-"""Other modes of the posterior: found by Newton's method from mirror images of the mode and from points far away.
+"""Other modes of the posterior: found by Newton's method from mirror images of the mode, from points far away
+and from points of the prior.
 
 Chains do not move between modes that are far apart, and from draws around one of them nobody can tell that there are
 others. Mirror images (the sign of a parameter, the order of the entries of arrays of one length) are what mixtures,
@@ -11,14 +12,18 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
+from scirocco._programs import setup_program
 from scirocco._random import SeedPurpose
 from scirocco.estimators.newton import FAR, ascend_on_rows, hessian_on_rows, log_density_on_rows, whitening
 from scirocco.model import Model
 from scirocco.run.choose import limits
-from scirocco.types import Params, PyTree, Rows
+from scirocco.samplers import Jumps
+from scirocco.types import Array, Params, PyTree, Rows
 
 
 class Mode(NamedTuple):
@@ -45,14 +50,35 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
         if value > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
             _add(found, model, num_rows, point, rows)
     away = np.maximum(np.abs(_flat(start) - here), 10 * deviations)
-    away = np.maximum(away, np.abs(here))
-    normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal(
-        (limits.LIMITS.mode_searches, flat.size)
-    )
-    for normal in normals:
-        _add(found, model, num_rows, back(here + away * normal), rows)
+    wide = here, np.maximum(away, np.abs(here))
+    around = [wide, *_prior(model, mode)]
+    random = np.random.default_rng([SeedPurpose.MODES])
+    searches, last = 0, 0
+    while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(found):
+        centre, spread = around[searches % len(around)]
+        searches += 1
+        if _add(found, model, num_rows, back(centre + spread * random.standard_normal(flat.size)), rows):
+            last = searches
     found.sort(key=lambda one: -one.log_mass)
     return [one for one in found if one.log_mass > found[0].log_mass - limits.LIMITS.negligible_mass]
+
+
+def _prior(model: Model, mode: Params) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Centre and standard deviations of the Gaussian that the prior resembles at the mode; none if it is improper."""
+    gradient, curvature = (np.asarray(part, np.float64) for part in _prior_at(model, mode))
+    if not (np.all(np.isfinite(gradient)) and np.all(curvature > 0)):
+        return []
+    return [(_flat(mode) + gradient / curvature, 1 / np.sqrt(curvature))]
+
+
+@setup_program(0)
+def _prior_at(model: Model, mode: Params) -> tuple[Array, Array]:
+    """The gradient of the log prior, and minus the diagonal of its Hessian."""
+    flat, unravel = ravel_pytree(mode)
+    return (
+        jax.grad(lambda x: model.log_prior_density(unravel(x)))(flat),
+        -jnp.diagonal(jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)),
+    )
 
 
 def _images(mode: Params) -> Iterator[Params]:
@@ -78,16 +104,19 @@ def _images(mode: Params) -> Iterator[Params]:
             )
 
 
-def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Rows) -> None:
-    """Climb from a point, and keep where it ends if that is a mode, and a new one."""
+def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Rows) -> bool:
+    """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
     if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
-        return
+        return False
     position, distance, _, _ = ascend_on_rows(model, num_rows, point, rows, most=limits.LIMITS.mode_looks)
-    if not distance <= FAR:
-        return
-    mode = _mode(model, num_rows, position, rows)
-    if mode is not None and all(_distance(mode, other) > limits.LIMITS.modes_apart for other in found):
-        found.append(mode)
+    mode = _mode(model, num_rows, position, rows) if distance <= FAR else None
+    if mode is None or any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
+        return False
+    best = max(other.log_mass for other in found)
+    if mode.log_mass < best - limits.LIMITS.negligible_mass:
+        return False
+    found.append(mode)
+    return True
 
 
 def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> Mode | None:
@@ -115,6 +144,16 @@ def _length(factor: np.ndarray, change: np.ndarray) -> float:
 
 def _flat(position: Params) -> np.ndarray:
     return _tree.vector(position)[0].astype(np.float64)
+
+
+def jumps_between(modes: list[Mode]) -> Jumps:
+    """What joins the modes in a run."""
+    factors = [np.linalg.cholesky(one.factor @ one.factor.T) for one in modes]
+    return Jumps(
+        np.stack([_flat(one.position) for one in modes]).astype(np.float32),
+        np.stack(factors).astype(np.float32),
+        np.array([one.log_mass - modes[0].log_mass for one in modes], np.float32),
+    )
 
 
 def describe(model: Model, modes: list[Mode]) -> list[dict[str, Any]]:

@@ -191,7 +191,8 @@ def _resolved(
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
-        found |= _several_modes(density, table, position, start.position, key)[1]
+        several = _several_modes(density, table, position, start.position, key)
+        found |= {"modes": modes.describe(density, several)} if several else {}
     setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
@@ -212,22 +213,26 @@ def _first_guess(
     """
     sampler: Any = parts.sampler
     report: dict[str, Any] = {}
-    factor, position = sampler.known.factor, start.position
+    factor, position, jumps = sampler.known.factor, start.position, sampler.jumps
     if factor is None:
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
             kind = "laplace" if _tree.size(position) <= DENSE_LIMIT else "diagonal"
-            best, several = _several_modes(model, table, mode.position, position, key)
+            several = _several_modes(model, table, mode.position, position, key)
+            best = several[0].position if several else mode.position
             shape = metric.shape_at(model, table, best, kind, key)
             roundness = scores.roundness(model, table, best, shape.factor, key)
-            report = mode.report | {"roundness": roundness} | several
+            report = mode.report | {"roundness": roundness}
+            if several:
+                jumps = modes.jumps_between(several) if jumps is None else jumps
+                report |= {"modes": modes.describe(model, several), "jumps": True}
             position, factor = best, shape.factor
             if shape.flat:
                 report["roundness"] = max(roundness, limits.LIMITS.no_shape)
                 factor = None
     factor = information_factor(model, table, position, key) if factor is None else lower(factor)
     step = first_step(position) if sampler.step_size is None else sampler.step_size
-    sampler = dataclasses.replace(sampler, step_size=step, factor=factor)
+    sampler = dataclasses.replace(sampler, step_size=step, factor=factor, jumps=jumps)
     return parts._replace(sampler=sampler), Start(position, start.memory, None), report
 
 
@@ -252,13 +257,10 @@ def lower(factor: np.ndarray) -> np.ndarray:
 
 def _several_modes(
     model: Model, table: Table, mode: Params, start: Params, key: Key
-) -> tuple[Params, dict[str, Any]]:
-    """The mode of the most mass, and a description of all if there are several."""
-    rows = some_rows(model, table, key)
-    found = modes.other_modes(model, table.num_rows, mode, start, rows)
-    if len(found) < 2:
-        return mode, {}
-    return found[0].position, {"modes": modes.describe(model, found)}
+) -> list[modes.Mode]:
+    """All modes that were found, that of the most mass first; none if there is one."""
+    found = modes.other_modes(model, table.num_rows, mode, start, some_rows(model, table, key))
+    return found if len(found) > 1 else []
 
 
 def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode | None:
