@@ -69,6 +69,7 @@ __all__ = [
     "Model",
     "Preconditioned",
     "Recipe",
+    "ReplicaExchange",
     "Run",
     "SimplexSGRLD",
     "Statistics",

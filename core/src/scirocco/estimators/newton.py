@@ -183,7 +183,9 @@ def ascend(
             away = _out_of_a_saddle(curvature)
             sides = [] if away is None else [look(here.at + away), look(here.at - away)]
             looks += len(sides)
-            higher = [there for there in sides if there.value > here.value + rounding * (1.0 + abs(here.value))]
+            higher = [
+                there for there in sides if there.value > here.value + rounding * (1.0 + abs(here.value))
+            ]
             if not higher:
                 break
             here = max(higher, key=lambda there: there.value)

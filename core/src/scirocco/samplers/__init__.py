@@ -35,6 +35,7 @@ from scirocco.samplers.momentum import MomentumSampler
 from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import Recipe
+from scirocco.samplers.replicas import ReplicaExchange, ReplicaState
 from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
 from scirocco.samplers.scales import Excess, Scales, langevin_step, momentum_step
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
@@ -81,6 +82,8 @@ __all__ = [
     "Recipe",
     "Reference",
     "Renewals",
+    "ReplicaExchange",
+    "ReplicaState",
     "SMHState",
     "Sampler",
     "Scales",

@@ -15,6 +15,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.samplers.base import Gradient, select
 from scirocco.types import Array, Key, Params
 
+
 @pytree_dataclass
 class Jumps:
     r"""Metropolis-Hastings moves from the mode a chain is in to another one, at the same place relative to the mode.
@@ -60,11 +61,15 @@ class Jumps:
         if len(shape) != 2 or shape[0] < 2:
             raise InvalidValueError(f"`centres` must be of shape (K, d) with K >= 2 modes, got {shape}.")
         if np.shape(self.factors) != (*shape, shape[1]):
-            raise InvalidValueError(f"`factors` must be of shape {(*shape, shape[1])}, got {np.shape(self.factors)}.")
+            raise InvalidValueError(
+                f"`factors` must be of shape {(*shape, shape[1])}, got {np.shape(self.factors)}."
+            )
         if self.log_weights is None:
             object.__setattr__(self, "log_weights", np.zeros(shape[0], np.float32))
         elif np.shape(self.log_weights) != shape[:1]:
-            raise InvalidValueError(f"`log_weights` must be of shape {shape[:1]}, got {np.shape(self.log_weights)}.")
+            raise InvalidValueError(
+                f"`log_weights` must be of shape {shape[:1]}, got {np.shape(self.log_weights)}."
+            )
 
     def around(self, flat: Array) -> tuple[Array, Array]:
         """The mode that a point belongs to, and the point in the coordinates of each, (K, d)."""

@@ -15,13 +15,13 @@ from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.jumps import Jumps
 from scirocco.samplers.preconditioned import times
-from scirocco.samplers.trajectories import Trajectory, TrajectoryState
+from scirocco.samplers.trajectories import Jumping, TrajectoryState
 from scirocco.types import Array, Key, Params, PyTree
 
 
 @cited("the no-U-turn sampler on all rows", "hoffman2014")
 @pytree_dataclass
-class NUTS(Trajectory):
+class NUTS(Jumping):
     r"""The no-U-turn sampler on all rows: exact, with no step size to choose. Needs `sc.Full()`.
 
     .. math:: H(v, r) = -\log π(θ + L v \mid x) + \tfrac12 |r|^2

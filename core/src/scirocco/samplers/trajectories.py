@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -82,6 +83,27 @@ class Trajectory(Sampler):
                 f"{_tree.size(params)}."
             )
 
+    def with_settings(self, **settings: Any) -> Trajectory:
+        """With another step size, L or jumps, from the adaptation."""
+        return dataclasses.replace(self, **settings)  # type: ignore[type-var]
+
+    @abc.abstractmethod
+    def step(
+        self,
+        state: Any,
+        gradient: Gradient,
+        evaluate: Callable[[Params], Gradient],
+        noise: PyTree,
+        number: Array,
+    ) -> tuple[Any, Gradient]:
+        """The state after a step, and the gradient there; `evaluate` computes it anywhere."""
+
+
+class Jumping(Trajectory):
+    """A trajectory in each step, and then a jump between modes, if they are known."""
+
+    jumps: Jumps | None = None
+
     def init(self, params: Params, key: Key) -> TrajectoryState:
         """Nothing but the position."""
         return TrajectoryState(
@@ -128,7 +150,7 @@ class Trajectory(Sampler):
         }
 
 
-class _Leapfrog(Trajectory):
+class _Leapfrog(Jumping):
     """Trajectories whose number of leapfrog steps does not depend on where they lead."""
 
     @abc.abstractmethod

@@ -7,7 +7,6 @@ acceptance of trajectories every few steps (Robbins and Monro). The chains end w
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any, cast
 
@@ -83,7 +82,7 @@ def _at_start(problem: Problem, ready: Ready, params: Params, key: Key) -> Ready
     position = set_up.started(model, table, params, key)
     factor = set_up.information_factor(model, table, position, key)
     sampler: Any = ready.sampler
-    sampler = dataclasses.replace(sampler, step_size=set_up.first_step(position), factor=factor)
+    sampler = sampler.with_settings(step_size=set_up.first_step(position), factor=factor)
     return ready._replace(sampler=sampler, start=ready.start._replace(position=position))
 
 
@@ -126,7 +125,9 @@ def _places(ready: Ready, spread: float, plan: Plan) -> Params:
     shares = np.cumsum(np.exp(jumps.log_weights - np.max(jumps.log_weights)))
     at = np.searchsorted(shares / shares[-1], (np.arange(plan.num_chains) + 0.5) / plan.num_chains)
     back = _tree.vector(ready.start.position)[1]
-    normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(np.shape(jumps.centres[at]))
+    normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(
+        np.shape(jumps.centres[at])
+    )
     return back(jumps.centres[at] + spread * np.einsum("cij,cj->ci", jumps.factors[at], normals))
 
 
@@ -173,7 +174,7 @@ class _Search:
 
     def set(self, **settings: Any) -> None:
         """New hyper-parameters; the chains stay where they are."""
-        self.sampler = dataclasses.replace(self.sampler, **settings)
+        self.sampler = self.sampler.with_settings(**settings)
         self.chains.retune(self.sampler)
 
     def find_scale(self) -> None:

@@ -54,7 +54,9 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
     around = [wide, *_prior(model, mode)]
     random = np.random.default_rng([SeedPurpose.MODES])
     searches, last = 0, 0
-    while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(found):
+    while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(
+        found
+    ):
         centre, spread = around[searches % len(around)]
         searches += 1
         if _add(found, model, num_rows, back(centre + spread * random.standard_normal(flat.size)), rows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
 import math
 from collections.abc import Iterator
@@ -232,7 +231,7 @@ def _first_guess(
                 factor = None
     factor = information_factor(model, table, position, key) if factor is None else lower(factor)
     step = first_step(position) if sampler.step_size is None else sampler.step_size
-    sampler = dataclasses.replace(sampler, step_size=step, factor=factor, jumps=jumps)
+    sampler = sampler.with_settings(step_size=step, factor=factor, jumps=jumps)
     return parts._replace(sampler=sampler), Start(position, start.memory, None), report
 
 
@@ -255,9 +254,7 @@ def lower(factor: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(product).astype(np.float32)
 
 
-def _several_modes(
-    model: Model, table: Table, mode: Params, start: Params, key: Key
-) -> list[modes.Mode]:
+def _several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> list[modes.Mode]:
     """All modes that were found, that of the most mass first; none if there is one."""
     found = modes.other_modes(model, table.num_rows, mode, start, some_rows(model, table, key))
     return found if len(found) > 1 else []

@@ -1,0 +1,95 @@
+"""Jumps between modes leave the posterior as it is, and let the chains of a plain call visit all modes."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scirocco as sc
+from scirocco.diagnostics.measures import ess
+from scirocco.samplers import Gradient, Jumps
+
+pytestmark = pytest.mark.law
+
+DRAWS, Z = 200_000, 5.0
+SHARES = np.array([0.5, 0.3, 0.2])
+CENTRES = np.array([[0.0, 0.0], [6.0, 1.0], [-2.0, 7.0]])
+FACTORS = np.array([[[1.0, 0.0], [0.5, 0.7]], [[0.4, 0.0], [-0.3, 2.0]], [[2.0, 0.0], [0.0, 0.5]]])
+
+
+def log_density(theta):
+    """Of a mixture of three Gaussians of different shapes."""
+    scaled = jnp.stack([jnp.linalg.solve(L, theta - c) for L, c in zip(FACTORS, CENTRES, strict=True)])
+    volumes = np.log(FACTORS[:, 0, 0] * FACTORS[:, 1, 1])
+    return jax.scipy.special.logsumexp(np.log(SHARES) - volumes - 0.5 * jnp.sum(scaled**2, axis=1))
+
+
+def exact_draws(seed):
+    random = np.random.default_rng([seed, 21])
+    which = random.choice(3, DRAWS, p=SHARES)
+    normals = random.standard_normal((DRAWS, 2))
+    return (CENTRES[which] + np.einsum("nij,nj->ni", FACTORS[which], normals)).astype(np.float32)
+
+
+def test_a_jump_leaves_the_law_unchanged_though_modes_are_known_badly(seed):
+    jumps = Jumps(
+        (CENTRES + np.array([[0.3, -0.2], [0.1, 0.4], [-0.5, 0.1]])).astype(np.float32),
+        (FACTORS * np.array([1.3, 0.8, 1.1])[:, None, None]).astype(np.float32),
+        np.array([0.0, 1.0, -0.5], np.float32),
+    )
+
+    def evaluate(theta):
+        return Gradient(jnp.zeros(2), value=log_density(theta))
+
+    begin = exact_draws(seed)
+    keys = jax.random.split(jax.random.key(seed), DRAWS)
+    end, _ = jax.jit(jax.vmap(lambda x, key: jumps.move(x, evaluate(x), evaluate, key)))(begin, keys)
+    end = np.asarray(end, float)
+    moved = np.any(end != begin, axis=1)
+    assert moved.mean() > 0.2
+    cells = np.argmin(np.linalg.norm(end[:, None] - CENTRES, axis=2), axis=1)
+    exact = np.argmin(np.linalg.norm(exact_draws(seed + 1_000)[:, None] - CENTRES, axis=2), axis=1)
+    for measured, expected in [
+        *((cells == k, exact == k) for k in range(3)),
+        *zip(end.T, exact_draws(seed + 1_000).T, strict=True),
+        *zip((end**2).T, (exact_draws(seed + 1_000) ** 2).T, strict=True),
+    ]:
+        error = np.sqrt((np.var(measured) + np.var(expected)) / DRAWS)
+        assert abs(np.mean(measured) - np.mean(expected)) < Z * error
+
+
+def two_modes():
+    """Thirty rows of .4 N(μ₁, 1) + .6 N(μ₂, 1) with N(0, 3²) priors: rows, model, and the posterior mass of μ₁ < μ₂."""
+    random = np.random.default_rng(5)
+    y = (np.where(random.random(30) < 0.4, -1.2, 1.2) + random.standard_normal(30)).astype(np.float32)
+
+    def log_likelihood(mu, row):
+        return jnp.logaddexp(jnp.log(0.4) - 0.5 * (row - mu[0]) ** 2, jnp.log(0.6) - 0.5 * (row - mu[1]) ** 2)
+
+    def log_prior(mu):
+        return -jnp.sum(mu**2) / 18
+
+    grid = np.linspace(-4, 4, 401, dtype=np.float32)
+    points = jnp.array(list(itertools.product(grid, grid)))
+    values = jax.lax.map(
+        lambda mu: jnp.sum(jax.vmap(lambda row: log_likelihood(mu, row))(y)) + log_prior(mu),
+        points,
+        batch_size=4_000,
+    )
+    mass = np.exp(np.asarray(values, float) - float(jnp.max(values)))
+    return y, sc.Model(log_likelihood, log_prior), mass[points[:, 0] < points[:, 1]].sum() / mass.sum()
+
+
+def test_the_plain_call_visits_both_modes_from_the_saddle_between_them(seed):
+    y, model, share = two_modes()
+    run = sc.sample(model, y, np.zeros(2, np.float32), seed=seed, progress=False)
+    modes = run.preparation["modes"]
+    assert len(modes) == 2
+    below = np.asarray(run.draws[..., 0] < run.draws[..., 1], float)
+    error = np.sqrt(share * (1 - share) / ess(below[..., None]))
+    assert abs(below.mean() - share) < Z * float(np.max(error))
+    assert "2 modes" in str(run.certificate) and run.certificate.trustworthy
