@@ -184,6 +184,8 @@ class Limits:
     mode_searches: int = 8
     """Searches in a row, for each mode known, that find nothing new and end the search: one of two modes of
     the same mass stays unknown once in 250 times, one of 25 less often. By arithmetic."""
+    mode_reach: float = 10.0
+    """How many times further away searches begin than the start is, or ten standard deviations: at most. A choice."""
     most_mode_searches: int = 300
     """Searches after which it ends anyway. A choice."""
     mode_looks: int = 60

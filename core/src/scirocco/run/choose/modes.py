@@ -49,15 +49,21 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
         value = log_density_on_rows(model, num_rows, point, rows)
         if value > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
             _add(found, model, num_rows, point, rows)
-    away = np.maximum(np.abs(_flat(start) - here), 10 * deviations)
-    wide = here, np.maximum(away, np.abs(here))
-    around = [wide, *_prior(model, mode)]
+    away = np.maximum.reduce([np.abs(_flat(start) - here), 10 * deviations, np.abs(here)])
+    prior = _prior(model, mode)
     random = np.random.default_rng([SeedPurpose.MODES])
     searches, last = 0, 0
     while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(
         found
     ):
-        centre, spread = around[searches % len(around)]
+        known = np.stack([_flat(one.position) for one in found])
+        beyond = np.maximum(away, 2 * known.std(axis=0)) * limits.LIMITS.mode_reach ** random.random()
+        pair = known[random.integers(len(known), size=2)]
+        between = pair.mean(axis=0), np.maximum(0.5 * np.abs(pair[1] - pair[0]), 5 * deviations)
+        places = (
+            [(known.mean(axis=0), beyond), between, *prior] if len(known) > 1 else [(here, beyond), *prior]
+        )
+        centre, spread = places[searches % len(places)]
         searches += 1
         if _add(found, model, num_rows, back(centre + spread * random.standard_normal(flat.size)), rows):
             last = searches
