@@ -81,8 +81,8 @@ def exported(base):
 def by_default(base, table, number):
     """What is exported and not in the table, made with one number: whoever adds a class need not add it there."""
     named = {name.split("-")[0] for name in table}
-    made = {name: getattr(sc, name)(number) for name in exported(base) if name not in named}
-    return table | made
+    missing = {name: kind(number) for name, kind in exported(base).items() if name not in named}
+    return table | missing
 
 
 WHITENED = {

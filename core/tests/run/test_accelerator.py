@@ -18,7 +18,7 @@ from scirocco._random import _as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.estimators.precision import full_products, products_of
+from scirocco.estimators.base import full_products, products_of
 from scirocco.run import accelerator_loop, chains, keeping, loop, session, sinks
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]

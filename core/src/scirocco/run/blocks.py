@@ -16,8 +16,7 @@ from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared
-from scirocco.estimators.base import next_pass, serving
-from scirocco.estimators.precision import products_of
+from scirocco.estimators.base import next_pass, products_of, serving
 from scirocco.model import BlockModel, Posterior, View
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, context_of

@@ -27,7 +27,7 @@ from scirocco.data.sources import check_memory
 from scirocco.diagnostics.intervals import check_draws
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full
-from scirocco.estimators.precision import full_products
+from scirocco.estimators.base import full_products
 from scirocco.model.checks import asks_for_key, trace
 from scirocco.run.rowwise import chosen, chunk_size, padded, widest
 from scirocco.types import Array, Data, Datum, Key, Params, PyTree, Rows

@@ -16,7 +16,7 @@ from scirocco.data import Devices
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
-from scirocco.estimators.precision import full_products
+from scirocco.estimators.base import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import bare, make_room
 from scirocco.model.checks import left_domain

@@ -18,7 +18,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full
-from scirocco.estimators.precision import full_products
+from scirocco.estimators.base import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.checks import describe
 from scirocco.types import Array, Data, Params, PyTree, Rows

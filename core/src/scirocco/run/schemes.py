@@ -13,7 +13,7 @@ from scirocco.data import Table
 from scirocco.data.batching import Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.precision import products_of
+from scirocco.estimators.base import products_of
 from scirocco.model import Posterior, without_value
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Events, Gradient, Mover, Proposer, Sampler, Trajectory

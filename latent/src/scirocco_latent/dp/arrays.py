@@ -24,8 +24,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import threefry
-from scirocco.diffusions._rounds import normal_quantile, uniforms
-from scirocco.diffusions.variates import gamma_attempts
+from scirocco.diffusions.variates import gamma_attempts, normal_quantile, uniforms
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array
 from scirocco_latent.dp.chain import MixtureChain

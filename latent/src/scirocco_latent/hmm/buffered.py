@@ -25,7 +25,7 @@ from scirocco import _checks
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco.samplers import schedules
-from scirocco.simplex import _rules, tables
+from scirocco.simplex import tables
 from scirocco_latent.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson, positive
 from scirocco_latent.hmm.gibbs import (
     Parameters,
@@ -245,7 +245,7 @@ class BufferedChain(Chain):
             before = now if used == total else {part: self.reference.get(f"{name}_{part}") for part in now}
             if before["counted"] is not None:
                 told = before["counted"], prior, before["error"], before["variance"]
-                kept = _rules.steady(np)(*told, step) & (whole[name] > 0.0)
+                kept = tables.steady(np)(*told, step) & (whole[name] > 0.0)
                 self.reference[name] = np.where(kept, prior + whole[name], 0.0)
             self.reference |= {f"{name}_{part}": values for part, values in now.items()}
 

@@ -16,7 +16,7 @@ from scirocco._programs import compile_ahead
 from scirocco.data import Resident, Streamed, Table
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, find_mode, measure_counts, newton
-from scirocco.estimators.mode import Mode, some_rows
+from scirocco.estimators.mode import FoundMode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
 from scirocco.run import arguments
@@ -261,7 +261,7 @@ def _several_modes(
     return found[0].position, {"modes": modes.describe(model, found)}
 
 
-def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode | None:
+def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> FoundMode | None:
     if importlib.util.find_spec("optax") is None:
         return None
     try:
@@ -282,7 +282,7 @@ def count_scales(
             "the automatic step size is based on the noise of plain batches, which does not apply to "
             f"{type(estimator.core).__name__}: set one, e.g. sc.SCIR(step_size=0.1)."
         )
-    total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
+    total, variance, *_ = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
     many = table.num_rows if estimator.passes is None else estimator.passes.rows(table.num_rows)
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)
