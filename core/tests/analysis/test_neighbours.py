@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from scirocco.analysis.neighbours import kl_knn
+from scirocco.analysis.distances import kl_knn
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
 pytestmark = pytest.mark.unit

@@ -355,12 +355,12 @@ def test_a_store_refuses_another_configuration(tmp_path, change, message):
 
 
 def _begin(folder):
-    from scirocco.combine.divide import _page
+    from scirocco.combine.divide import page_of
     from scirocco.combine.shards import SHARDS
 
     options = {key: OPTIONS[key] for key in ("sampler", "estimator", "num_burnin")}
     options |= {"thin": 1, "num_chains": 1, "keep_gradients": False}
-    full = _page(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
+    full = page_of(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
     SHARDS.begin(str(folder), full, resume=False, overwrite=False)
 
 

@@ -34,12 +34,12 @@ Simulate = Callable[[Key], tuple[Params, Data]]
 Draw = Callable[[Data, int], Params]
 """From data and a seed to posterior draws, leaves (chain, draw, ...)."""
 
-_MOST_RANKS, _FEWEST_RANKS = 99, 9
+_MOST_RANKS, _FEWEST_RANKS = 99, 9  # draws that a truth is compared with
 _POOR = 0.05
 """Share of the replications whose effective sample size may be below the number of ranks."""
-_LENGTHS = {"num_samples": 250, "num_chains": 4}
-_STARTS = 16
-_ALPHA = 0.01
+_LENGTHS = {"num_samples": 250, "num_chains": 4}  # of runs, by default
+_STARTS = 16  # simulated parameters whose mean is the start
+_ALPHA = 0.01  # p-value times the number of quantities
 _EXPECTED = "`model` must be a sc.Model or another posterior, or a function (data, seed) that returns draws"
 _COMPARED = 1_000
 """Draws of a replication that are compared with the truth."""

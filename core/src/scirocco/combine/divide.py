@@ -13,7 +13,16 @@ from scirocco import _checks, _tree
 from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers
-from scirocco.combine.shards import Dealt, Settings, Shard, Subposteriors, deal, draw, fractionate, open_run
+from scirocco.combine.shards import (
+    Dealt,
+    Shard,
+    ShardSettings,
+    Subposteriors,
+    deal,
+    draw,
+    fractionate,
+    open_run,
+)
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -124,8 +133,8 @@ def subposteriors(
     }
     dealt = deal(data, num_shards, seed, shuffle)
     shared = fractionate(model, len(dealt.sources))
-    settings = Settings(shared, _tree.on_host(params), options, run_group.double_precision())
-    page = _page(model, dealt, options, seed, shuffle)
+    settings = ShardSettings(shared, _tree.on_host(params), options, run_group.double_precision())
+    page = page_of(model, dealt, options, seed, shuffle)
     with connected(client, "sc.combine.subposteriors") as link, contextlib.ExitStack() as stack:
         folder = None
         if store is not None or link is not None:
@@ -147,7 +156,13 @@ def _burnin(
 
 
 def _run(
-    settings: Settings, dealt: Dealt, seed: int, folder: str | None, link: Any, progress: bool, keep: bool
+    settings: ShardSettings,
+    dealt: Dealt,
+    seed: int,
+    folder: str | None,
+    link: Any,
+    progress: bool,
+    keep: bool,
 ) -> list[Run]:
     if link is None or folder is None:
         return _run_shards(settings, dealt.sources, seed, folder, None, progress, keep)
@@ -156,7 +171,13 @@ def _run(
 
 
 def _run_shards(
-    settings: Settings, rows: list[Any], seed: int, folder: str | None, link: Any, progress: bool, keep: bool
+    settings: ShardSettings,
+    rows: list[Any],
+    seed: int,
+    folder: str | None,
+    link: Any,
+    progress: bool,
+    keep: bool,
 ) -> list[Run]:
     shards = [
         Shard(part, shard_seed(seed, number), None if folder is None else SHARDS.path(folder, number))
@@ -187,7 +208,7 @@ def shard_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number, int(SeedPurpose.SHARD_SEED)]).generate_state(1)[0])
 
 
-def _page(
+def page_of(
     model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool
 ) -> dict[str, Any]:
     """The description of a folder of subposteriors, to reject a different call."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.analysis.diagnosis.theory import noise_ratios
+from scirocco.analysis.diagnosis.probing import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import around
@@ -25,8 +25,8 @@ from scirocco.types import Key, Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_CHAINS, _BATCHES = 4, 4
-_MOST_PARAMETERS = 2_000
+_CHAINS, _BATCHES = 4, 4  # chains that are followed; batches at each draw
+_MOST_PARAMETERS = 2_000  # whose noise is measured
 _LINEAR = 100
 """The most parameters for which gradients are regressed on the draws."""
 
