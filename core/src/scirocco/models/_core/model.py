@@ -197,12 +197,7 @@ class FittedModel(Conventions):
             axis: names for axis, names in self._coordinates().items() if axis.rpartition("_dim_")[0] in draws
         }
         return dataclasses.replace(
-            self.run_,
-            draws=draws,
-            path=None,
-            origin=None,
-            certificate=None,
-            converted=(draws, labels) if labels else None,
+            self.run_, draws=draws, path=None, origin=None, converted=(draws, labels) if labels else None
         )
 
     def _warn_if_unmixed(self) -> None:
