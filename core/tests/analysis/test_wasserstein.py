@@ -80,7 +80,7 @@ def test_wrong_inputs():
         (lambda: wasserstein([1.0], [np.nan]), "`b` must be finite; 1 of"),
         (lambda: wasserstein([1.0], [1.0], 0.5), "`order` must be at least 1, got 0.5"),
         (lambda: sliced_wasserstein(x, x[:, :1]), "same dimension"),
-        (lambda: sliced_wasserstein(x[0], x), "Use `wasserstein`"),
+        (lambda: sliced_wasserstein(x[0], x), "or `wasserstein`"),
         (lambda: sliced_wasserstein(x, x, num_projections=0), "num_projections"),
     ):
         with pytest.raises(InvalidValueError, match=words):

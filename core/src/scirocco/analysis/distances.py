@@ -207,11 +207,7 @@ def sliced_wasserstein(
     (0.0, True)
     """
     power = _order(order)
-    x, y = _draws(a, "a"), _draws(b, "b")
-    if x.shape[1] != y.shape[1]:
-        raise InvalidValueError(
-            f"`a` and `b` must have the same dimension (last axis), got {x.shape[1]} and {y.shape[1]}."
-        )
+    x, y = _pair(a, b)
     _checks.positive_int(num_projections, "num_projections")
     _checks.positive_int(seed, "seed", minimum=0)
     directions = np.random.default_rng(seed).normal(size=(x.shape[1], num_projections))
@@ -245,14 +241,20 @@ def _order(order: float) -> float:
     return float(order)
 
 
-def _draws(values: npt.ArrayLike, name: str) -> Array:
-    found = _finite(values, name)
-    if found.ndim < 2 or not found.size:
+def _pair(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
+    """Two samples (draw, dimension) of one dimension."""
+    x, y = (_finite(values, name) for values, name in ((a, "a"), (b, "b")))
+    for values, name in ((x, "a"), (y, "b")):
+        if values.ndim < 2 or not values.size:
+            raise InvalidValueError(
+                f"`{name}` must have the shape (..., dimension) and at least one draw, got {values.shape}. Use "
+                f"{name}[..., None] if the dimension is 1, or `wasserstein`, which is for univariate draws."
+            )
+    if x.shape[-1] != y.shape[-1]:
         raise InvalidValueError(
-            f"`{name}` must have the shape (..., dimension) and at least one draw, got {found.shape}. Use "
-            "`wasserstein` for univariate draws."
+            f"`a` and `b` must have the same dimension (last axis), got {x.shape[-1]} and {y.shape[-1]}."
         )
-    return found.reshape(-1, found.shape[-1])
+    return x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
 
 
 def _finite(values: npt.ArrayLike, name: str) -> Array:
@@ -316,11 +318,7 @@ def kl_knn(a: npt.ArrayLike, b: npt.ArrayLike, *, k: int = 1, standardise: bool 
     >>> abs(kl_knn(a, b)) < 0.1, abs(kl_knn(a, b + [1.0, 0.0]) - 0.5) < 0.1
     (True, True)
     """
-    x, y = _points(a, "a"), _points(b, "b")
-    if x.shape[1] != y.shape[1]:
-        raise InvalidValueError(
-            f"`a` and `b` must have the same dimension (last axis), got {x.shape[1]} and {y.shape[1]}."
-        )
+    x, y = _pair(a, b)
     _checks.positive_int(k, "k")
     (x, counts), (y, _) = _distinct(x, "a", k), _distinct(y, "b", k)
     shared = _in_both(x, y)
@@ -374,17 +372,3 @@ def _to_unit_covariance(x: Array, y: Array) -> tuple[Array, Array]:
     middle = y.mean(axis=0)
     to_unit = vectors / np.sqrt(values)
     return (x - middle) / scale @ to_unit, (y - middle) / scale @ to_unit
-
-
-def _points(values: npt.ArrayLike, name: str) -> Array:
-    found = _checks.numbers(values, name)
-    if found.ndim < 2 or not found.shape[-1]:
-        raise InvalidValueError(
-            f"`{name}` must have the shape (..., dimension), got {found.shape}. Use {name}[..., None] if the "
-            "dimension is 1."
-        )
-    found = found.reshape(-1, found.shape[-1])
-    if not np.all(np.isfinite(found)):
-        row = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
-        raise InvalidValueError(f"`{name}` must be finite; draw {row} is not.")
-    return found

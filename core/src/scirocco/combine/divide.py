@@ -140,7 +140,10 @@ def subposteriors(
         if store is not None or link is not None:
             folder = stack.enter_context(run_group.folder_for(store))
             SHARDS.begin(folder, page, resume=resume, overwrite=overwrite)
-        runs = _run(settings, dealt, seed, folder, link, progress, keep=store is not None)
+        rows = dealt.sources
+        if link is not None and folder is not None:
+            rows = for_workers(rows, stack.enter_context(run_group.place_for_rows(folder)))
+        runs = _run_shards(settings, rows, seed, folder, link, progress, keep=store is not None)
     return Subposteriors(runs, model, dealt.num_rows, None if store is None else folder)
 
 
@@ -153,21 +156,6 @@ def _burnin(
     if resumed is not None and SHARDS.is_at(resumed):
         return int(SHARDS.read(os.fspath(resumed))["asked"]["num_burnin"])
     return limits.LIMITS.burnin if sampler is None and drive_of(model) == "gradient" else 0
-
-
-def _run(
-    settings: ShardSettings,
-    dealt: Dealt,
-    seed: int,
-    folder: str | None,
-    link: Any,
-    progress: bool,
-    keep: bool,
-) -> list[Run]:
-    if link is None or folder is None:
-        return _run_shards(settings, dealt.sources, seed, folder, None, progress, keep)
-    with run_group.place_for_rows(folder) as place:
-        return _run_shards(settings, for_workers(dealt.sources, place), seed, folder, link, progress, keep)
 
 
 def _run_shards(
