@@ -359,7 +359,7 @@ def _begin(folder):
     from scirocco.combine.shards import SHARDS
 
     options = {key: OPTIONS[key] for key in ("sampler", "estimator", "num_burnin")}
-    options |= {"thin": 1, "num_chains": 1, "keep_gradients": False}
+    options |= {"thin": 1, "num_chains": 1}
     full = page_of(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
     SHARDS.begin(str(folder), full, resume=False, overwrite=False)
 

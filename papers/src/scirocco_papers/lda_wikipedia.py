@@ -171,8 +171,6 @@ COLOURS = {
     "LDA(sampler='gibbs')": "#56b4e9",
 }
 
-_TICKS = (500, 700, 1000, 1200, 1300, 1400, 1600, 1800, 2000, 2500, 3000, 4000)
-
 
 def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """p averaged over the marks so far: means and bands of the seeds; dotted: the topics as they are."""

@@ -59,8 +59,6 @@ class SBC:
         Nearly independent draws that each truth was compared with.
     p_values
         Of uniformity, one for each quantity, exact.
-    least_ess
-        The smallest effective sample size of each replication.
     failures
         Messages of replications that ended with an error; they have no ranks.
     warned
@@ -71,7 +69,6 @@ class SBC:
     ranks: Array = field(repr=False)
     num_ranks: int
     p_values: Array
-    least_ess: Array = field(repr=False)
     failures: tuple[str, ...] = ()
     warned: Mapping[str, int] = field(default_factory=dict)
 
@@ -382,7 +379,7 @@ def _ranked(found: list[_Replication], wanted: int, adapt: bool, seed: int) -> S
     told: dict[str, int] = {}
     for text in (text for each in found for text in each.warned):
         told[text] = told.get(text, 0) + 1
-    return SBC(good[0].names, ranks, count, p_values, least, failures, told)
+    return SBC(good[0].names, ranks, count, p_values, failures, told)
 
 
 def _rank(signs: Array, count: int, rng: np.random.Generator) -> Array:

@@ -55,7 +55,6 @@ def subposteriors(
     shuffle: bool = True,
     client: Any = None,
     progress: bool = True,
-    keep_gradients: bool = False,
 ) -> Subposteriors:
     r"""Divide the rows among S shards, and sample from the subposterior of each.
 
@@ -74,7 +73,7 @@ def subposteriors(
         S; omit it for data that are already in shards.
     params
         The starting point of the chains of every shard.
-    sampler, estimator, num_samples, num_burnin, thin, num_chains, keep_gradients
+    sampler, estimator, num_samples, num_burnin, thin, num_chains
         As for `sc.sample`, for each shard: `num_burnin` is 1,000 by default when the sampler is left out, 0 when you
         give one. What is chosen from the data (a step size, a mode) is chosen by each shard for itself.
     seed
@@ -129,7 +128,6 @@ def subposteriors(
         "num_burnin": _burnin(num_burnin, model, sampler, store if resume else None),
         "thin": _checks.positive_int(thin, "thin"),
         "num_chains": _checks.positive_int(num_chains, "num_chains"),
-        "keep_gradients": bool(keep_gradients),
     }
     dealt = deal(data, num_shards, seed, shuffle)
     shared = fractionate(model, len(dealt.sources))
