@@ -29,7 +29,7 @@ _EXACT, _SUBSAMPLE = 20_000, 4_000
 """All rows are weighted up to so many; of more, a random part."""
 _COLUMNS, _TOGETHER = 32, 512
 """Parameters whose effective sample sizes are averaged; rows weighted at once."""
-_FEWEST_ROWS, _FEWEST_DRAWS = 2, 25
+_FEWEST_ROWS, _FEWEST_DRAWS = 2, 25  # 25: psis needs a tail of five
 
 
 @dataclass(frozen=True)

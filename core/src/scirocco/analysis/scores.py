@@ -25,7 +25,7 @@ from scirocco.types import Data, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_SUM_TOLERANCE = 1e-4
+_SUM_TOLERANCE = 1e-4  # of probabilities in single precision
 _DRAWS = 64  # draws per call: with 1,024 rows some megabytes for a small model
 
 

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from scirocco import _checks
-from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.chains import check_chains, r_hat_in_digits
 from scirocco.diagnostics.frames import html_summary
-from scirocco.diagnostics.measures import rhat
 from scirocco.drawing.markup import Html, join, tag
 from scirocco.errors import NoDrawsError
 from scirocco.models._core import files, registry
@@ -24,13 +23,6 @@ from scirocco.models._core.view import View
 from scirocco.run.result import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_LEAST_DRAWS = 20
-"""Draws of a chain below which R-hat says nothing."""
-_LIMIT = 1.1
-"""R-hat above which `fit` warns."""
-_CHANCE = 12.0
-"""Half-chains of n independent draws exceed R-hat² = 1 + 12 / n in one of 2,000 parameters."""
 
 
 class FittedModel(Conventions):
@@ -211,23 +203,12 @@ class FittedModel(Conventions):
     def _warn_if_unmixed(self) -> None:
         """Warn about the largest R-hat of the summary, unless it may be chance."""
         judged = self._judged()
-        if judged.num_draws < _LEAST_DRAWS:
-            return
-        alone, length = judged.num_chains == 1, judged.num_draws // 2
-        worst, where = 1.0, ""
-        for part in Columns(judged.labelled_draws()).parts():
-            values = part.values
-            if alone:  # its halves are compared
-                values = values[0, : 2 * length].reshape(2, length, -1)
-            largest = np.nan_to_num(rhat(values, group_size=judged.group_size), nan=1.0)
-            if largest.max(initial=1.0) > worst:
-                worst, where = float(largest.max()), part.names[int(largest.argmax())]
-        half = length // 2 if alone else length
-        if worst > max(_LIMIT, (1 + _CHANCE / half) ** 0.5):
-            who = "halves of the only chain" if alone else "chains"
+        check = check_chains(judged.labelled_draws(), judged.group_size, loose=True)
+        if check.disagree:
+            (r_hat, where), who = check.r_hat, check.who.removeprefix("the ")
             _checks.warn(
-                f"the {who} of this {type(self).__name__} have not converged: R-hat of `{where}` is {worst:.2f}, and "
-                f"the intervals are unreliable. {self.ADVICE}"
+                f"the {who} of this {type(self).__name__} have not converged: R-hat of `{where}` is "
+                f"{r_hat_in_digits(r_hat)}, and the intervals are unreliable. {self.ADVICE}"
             )
 
     def _html_of_fit(self) -> Html:

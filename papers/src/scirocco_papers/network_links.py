@@ -54,7 +54,7 @@ def run(settings: Settings) -> Outcome:
             for name in networks
         },
     }
-    return Outcome(_judge(numbers), numbers, lambda figure: _draw(figure, numbers))
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers))
 
 
 # -- measuring -----------------------------------------------------------------------------------------------
@@ -121,7 +121,8 @@ def fitted(
 # -- judging -------------------------------------------------------------------------------------------------
 
 
-def _judge(numbers: dict[str, Any]) -> list[Claim]:
+def judge(numbers: dict[str, Any]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     _, plain, auc = SCORES
     return [
         _order(
@@ -186,7 +187,8 @@ def _order(
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """The figure of the experiment."""
     networks = list(numbers["scores"])
     figure.set_size_inches(12, 3.6 * len(networks))
     rows = np.atleast_2d(figure.subplots(len(networks), len(SCORES)))

@@ -194,7 +194,7 @@ def run(settings: Settings) -> Outcome:
             facts["samplers"][name] = found | _verify(recipe, TARGETS[target])
         numbers["targets"][target] = facts
     return Outcome(
-        _judge(numbers), numbers, lambda figure: _draw(figure, numbers, shares, laws), _notes(numbers)
+        judge(numbers), numbers, lambda figure: draw(figure, numbers, shares, laws), notes(numbers)
     )
 
 
@@ -209,7 +209,8 @@ def _verify(recipe: Recipe, potential: Potential) -> dict[str, Any]:
     return {"verified": found.ok, "residual": found.residual, "said": str(found)}
 
 
-def _judge(numbers: dict[str, Any]) -> list[Claim]:
+def judge(numbers: dict[str, Any]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     targets = numbers["targets"]
     verified = {name: all(t["samplers"][name]["verified"] for t in targets.values()) for name in NAMES}
     refused = not any(t["samplers"]["naive gSGRHMC"]["verified"] for t in targets.values())
@@ -267,7 +268,8 @@ def _hits(name: str, targets: dict[str, Any]) -> Claim:
     )
 
 
-def _notes(numbers: dict[str, Any]) -> list[str]:
+def notes(numbers: dict[str, Any]) -> list[str]:
+    """Findings in addition to the claims."""
     steps = numbers["step_sizes"]
     return [
         "The metric is ours, G⁻¹ = 1.5 √(U - min U + ½): the paper's is in its supplement. Heights of the naive bars "
@@ -277,7 +279,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def _draw(figure: Figure, numbers: dict[str, Any], shares: dict[str, Any], laws: dict[str, Law]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any], shares: dict[str, Any], laws: dict[str, Law]) -> None:
     """Bars as in the paper, and beside them the laws of the two Riemannian samplers relative to the target."""
     figure.set_size_inches(11.5, 4)
     bars, *panels = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))

@@ -88,7 +88,7 @@ def run(settings: Settings) -> Outcome:
         "seconds_per_100": {name: float(np.median(per_hundred(each))) for name, each in curves.items()},
         "curves": curves,
     }
-    return Outcome(judge(numbers), numbers, lambda figure: _draw(figure, numbers), _notes(numbers))
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers), notes(numbers))
 
 
 def tune(settings: Settings, seed: int) -> tuple[dict[str, Try], dict[str, Any]]:
@@ -181,7 +181,8 @@ def _runtimes(numbers: dict[str, Any]) -> Claim:
     )
 
 
-def _notes(numbers: dict[str, Any]) -> list[str]:
+def notes(numbers: dict[str, Any]) -> list[str]:
+    """Findings in addition to the claims."""
     chosen = "; ".join(f"{name} {tried}" for name, tried in numbers["chosen"].items())
     notes = [f"Step sizes: {chosen}. The paper's runtimes per 100 documents: 0.73 s to 0.82 s."]
     for name, found in numbers["tuning"].items():
@@ -199,7 +200,8 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """The figure of the experiment."""
     figure.set_size_inches(12.5, 4.2)
     left, middle, table = figure.subplots(1, 3, width_ratios=(1.5, 1.5, 1))
     for axes, score in ((left, "from_start"), (middle, "now")):

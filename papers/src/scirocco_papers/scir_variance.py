@@ -93,13 +93,14 @@ def run(settings: Settings) -> Outcome:
             "simulated": simulate(name, num_chains, rng),
             "inflation_in_the_limit": theory.inflation(process, COUNTS, STEP_SIZE, parametrization),
         }
-    return Outcome(_judge(numbers), numbers, lambda figure: _draw(figure, numbers), _notes(numbers))
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers), notes(numbers))
 
 
 # -- judging -------------------------------------------------------------------------------------------------
 
 
-def _judge(numbers: dict[str, Any]) -> list[Claim]:
+def judge(numbers: dict[str, Any]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     return [
         _inflated(numbers),
         _closer(numbers),
@@ -209,7 +210,8 @@ def _series(numbers: dict[str, Any], values: np.ndarray, form: str) -> str:
     )
 
 
-def _notes(numbers: dict[str, Any]) -> list[str]:
+def notes(numbers: dict[str, Any]) -> list[str]:
+    """Findings in addition to the claims."""
     at = numbers["marks"].index(5)
     second = numbers["processes"]["SCIR-CV (ii)"]
     limits = ", ".join(
@@ -226,7 +228,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Left the figure of the paper with simulated points, right what each has more than the exact process."""
     figure.set_size_inches(12, 4.6)
     left, right = figure.subplots(1, 2)

@@ -48,7 +48,7 @@ def run(settings: Settings) -> Outcome:
         "buffers": buffer_errors(real, seed),
         "returns": returns(real, 300 if settings.quick else 8_000, seed),
     }
-    return Outcome(_judge(numbers), numbers, lambda figure: _draw(figure, numbers))
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers))
 
 
 # -- measuring -----------------------------------------------------------------------------------------------
@@ -137,7 +137,8 @@ def returns(x: np.ndarray, steps: int, seed: int) -> dict[str, Any]:
 # -- judging -------------------------------------------------------------------------------------------------
 
 
-def _judge(numbers: dict[str, Any]) -> list[Claim]:
+def judge(numbers: dict[str, Any]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     return [
         _order(
             "SCIR", "SGRLD", "the SCIR algorithm … outperforms existing methods (SGRLD), strictly", numbers
@@ -227,7 +228,8 @@ def _returns(numbers: dict[str, Any]) -> Claim:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """The figure of the experiment."""
     figure.set_size_inches(12, 4)
     left, middle, right = figure.subplots(1, 3)
     for place, values in enumerate(numbers["perplexities"].values()):

@@ -112,7 +112,7 @@ def run(settings: Settings) -> Outcome:
         "rho": best_rho(NUM_DRAWS),
         "results": rows,
     }
-    return Outcome(_judge(rows), numbers, lambda figure: _draw(figure, rows), _notes(rows))
+    return Outcome(judge(rows), numbers, lambda figure: draw(figure, rows), notes(rows))
 
 
 def _one_size(x: np.ndarray, nuts_runs: int, seed: int) -> dict[str, Any]:
@@ -169,7 +169,8 @@ def _describe(kl: list[float], compiled: dict[str, float], seconds: list[dict[st
     }
 
 
-def _judge(rows: list[dict[str, Any]]) -> list[Claim]:
+def judge(rows: list[dict[str, Any]]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     return [*_judge_times(rows), *_judge_divergences(rows)]
 
 
@@ -246,7 +247,8 @@ def _judge_divergences(rows: list[dict[str, Any]]) -> list[Claim]:
     ]
 
 
-def _notes(rows: list[dict[str, Any]]) -> list[str]:
+def notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Findings in addition to the claims."""
     rule = [row["sgld_cv_rule"]["kl"] for row in rows]
     paper = [row["sgld_cv"] for row in rows]
     return [
@@ -258,7 +260,8 @@ def _notes(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _draw(figure: Figure, rows: list[dict[str, Any]]) -> None:
+def draw(figure: Figure, rows: list[dict[str, Any]]) -> None:
+    """The figure of the experiment."""
     figure.set_size_inches(10, 4)
     left, right = figure.subplots(1, 2)
     sizes = [row["num_rows"] for row in rows]

@@ -81,7 +81,7 @@ def run(settings: Settings) -> Outcome:
         }
         curves = runs.follow_all(texts, jobs, marks)
         numbers["sizes"][label] = {"num_documents": size, "passes": passes, "h": h, "curves": curves}
-    return Outcome(judge(numbers, quick), numbers, lambda figure: _draw(figure, numbers), _notes(numbers))
+    return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))
 
 
 # -- judging -------------------------------------------------------------------------------------------------
@@ -154,7 +154,8 @@ def fall_at_switch(curves: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
     return {name: float(np.mean(scores[:, at - 1] - scores[:, at + 1])) for name, scores in found.items()}
 
 
-def _notes(numbers: dict[str, Any]) -> list[str]:
+def notes(numbers: dict[str, Any]) -> list[str]:
+    """Findings in addition to the claims."""
     notes = []
     for label, facts in numbers["sizes"].items():
         curves = facts["curves"]
@@ -179,7 +180,8 @@ def read(facts: dict[str, Any], name: str) -> np.ndarray:
     return np.asarray(documents + facts["num_documents"] * ((documents > switch) & (name == "SGLD-CV")))
 
 
-def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """The figure of the experiment."""
     sizes = numbers["sizes"]
     figure.set_size_inches(4.2 * len(sizes) + 0.5, 7.6)
     panels = figure.subplots(2, len(sizes), squeeze=False, sharey="col")

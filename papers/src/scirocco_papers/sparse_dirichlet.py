@@ -63,9 +63,7 @@ def run(settings: Settings) -> Outcome:
     boxes = {"exact": exact[0], **{method: draws[0] for method, draws in common.items()}}
     best = {"exact": exact[0], "SCIR": shown["SCIR"][0], "SGRLD": shown["SGRLD"][0]}
     boxes["SGRLD"] = best["SGRLD"]
-    return Outcome(
-        _judge(numbers), numbers, lambda figure: _draw(figure, numbers, best, boxes), _notes(numbers)
-    )
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers, best, boxes), notes(numbers))
 
 
 def _draws(method: str, step_size: float, seed: int) -> np.ndarray:
@@ -126,7 +124,8 @@ def unseen(plain: np.ndarray, controlled: np.ndarray) -> dict[str, float]:
 # -- judging -------------------------------------------------------------------------------------------------
 
 
-def _judge(numbers: dict[str, Any]) -> list[Claim]:
+def judge(numbers: dict[str, Any]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     return [
         _rarely(numbers),
         _readily(numbers),
@@ -222,7 +221,8 @@ def _no_action(numbers: dict[str, Any]) -> Claim:
     )
 
 
-def _notes(numbers: dict[str, Any]) -> list[str]:
+def notes(numbers: dict[str, Any]) -> list[str]:
+    """Findings in addition to the claims."""
     spread = numbers["spread"]
     third, error = (spread["SCIR-CV (ii)"][name][LEADING - 1] for name in ("ratios", "errors"))
     of_theta = spread["SCIR-CV (ii)"]["theory_of_theta"][LEADING - 1]
@@ -242,7 +242,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(
+def draw(
     figure: Figure, numbers: dict[str, Any], best: dict[str, np.ndarray], boxes: dict[str, np.ndarray]
 ) -> None:
     """Left figure 1 of the SCIR paper, then the four panels of figure 1 of the CV paper."""

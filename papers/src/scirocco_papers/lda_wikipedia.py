@@ -1,14 +1,29 @@
-"""What the papers say of perplexities on Wikipedia, with checks."""
+"""Baker et al. (2018), figures 3a and 4a; Barile & Nemeth, figure 2: perplexity of Wikipedia by documents seen.
+
+SCIR, SCIR-CV and SGRLD with the settings of both papers, five seeds each; collapsed Gibbs, and the settings of
+`sc.models.LDA` itself, three seeds each; on the same 50,000 training documents and 1,000 held out.
+
+What is reduced: a chain of the papers' sees 10,000 documents, 200 batches of 50; Gibbs has 50 sweeps over a batch, of
+which 25 are dropped (200 and 100 in the papers); the corpus has 50,000 documents (317,008 in the first paper's code);
+scores at 10 marks (the papers: every 5 batches); collapsed Gibbs makes 20 passes (100 in the first paper).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scirocco_papers.base import Claim
-from scirocco_papers.lda_runs import at_time, ends
+from scirocco.models import LDA
+from scirocco.samplers import schedules
+from scirocco_papers import lda_runs as runs
+from scirocco_papers.base import Claim, Outcome, Settings
+from scirocco_papers.lda_runs import at_time, ends, plot_band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BAKER, BARILE, OURS = "Baker et al., table 2", "Barile & Nemeth, table 1", "sc.models.LDA"
 SCORES = ("from_start", "averaged", "now")
@@ -143,3 +158,122 @@ def notes(numbers: Numbers) -> list[str]:
         "The table of Barile & Nemeth is damaged in the copies at hand (κ = 3.32, α = 1.1); κ = 0.33 and α = 0.1 are "
         "taken.",
     ]
+
+
+COLOURS = {
+    "SCIR": "#d55e00",
+    "SCIR-CV": "#009e73",
+    "SCIR-CV, as SCIR": "#009e73",
+    "SGRLD": "#7b3294",
+    "SGRLD, prior of SCIR": "#b38bc4",
+    "Gibbs": "#666666",
+    "LDA()": "#0072b2",
+    "LDA(sampler='gibbs')": "#56b4e9",
+}
+
+
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """p averaged over the marks so far: means and bands of the seeds; dotted: the topics as they are."""
+    figure.set_size_inches(13, 4.4)
+    left, middle, right = figure.subplots(1, 3, sharey=True)
+    curves = numbers["curves"]
+    for axes, group in ((left, BAKER), (middle, BARILE)):
+        for name, each in curves[group].items():
+            if name != "Gibbs":
+                _plot(axes, each, "documents", name)
+        axes.set(title=f"settings of {group}", xlabel="documents read, references included", xscale="log")
+    gibbs = [curve["averaged"][-1] for curve in curves[BAKER]["Gibbs"]]
+    left.axhspan(
+        min(gibbs),
+        max(gibbs),
+        color=COLOURS["Gibbs"],
+        alpha=0.5,
+        linewidth=1,
+        label="Gibbs, later half of its run",
+    )
+    for group in (BAKER, OURS):
+        for name, each in curves[group].items():
+            _plot(right, each, "seconds", name)
+    right.set(title="by time, one thread each", xlabel="processor time, s", xscale="log")
+    left.set(ylabel="perplexity (dotted: of the topics as they are)", yscale="log")
+    low, high = left.get_ylim()
+    ticks = [
+        tick
+        for tick in (500, 700, 1000, 1200, 1300, 1400, 1600, 1800, 2000, 2500, 3000, 4000)
+        if low <= tick <= high
+    ]
+    left.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    left.minorticks_off()
+    for axes in (left, middle, right):
+        axes.legend(fontsize=8)
+
+
+def _plot(axes: Axes, curves: Any, x: str, name: str) -> None:
+    style = {"color": COLOURS[name], "linestyle": "--" if "," in name else "-"}
+    if x == "documents":
+        curves = [curve | {x: read(curve, name.startswith("SCIR-CV"))} for curve in curves]
+    plot_band(axes, curves, x, "from_start", label=name, **style)
+    if x == "documents":
+        now = np.mean([curve["now"] for curve in curves], axis=0)
+        axes.plot(curves[0][x], now, color=COLOURS[name], linestyle=":", linewidth=1)
+
+
+NUM_TRAINING, NUM_HELD, NUM_MARKS = 50_000, 1_000, 10
+NUM_SEEDS, NUM_SEEDS_WITH_MEMORY = 5, 3
+NUM_DOCUMENTS = 10_000
+PASSES = {"Gibbs": 20, "LDA()": 20, "LDA(sampler='gibbs')": 20}
+"""Of chains that remember the topic of every token."""
+QUICK = {"training": 1_500, "held": 200, "documents": 750, "marks": 3, "seeds": 2}
+SWEEPS = {"sweeps": 50, "burn_in": 25}
+TUNED = schedules.polynomial(0.02, 100.0, 0.6)
+"""For SGRLD with the prior of SCIR: the best of five schedules on other documents."""
+
+
+def models(num_topics: tuple[int, int], sweeps: dict[str, int]) -> dict[str, dict[str, LDA]]:
+    """What is compared, by group and name; topics of the first paper and ours, and of the second."""
+    first, second = num_topics
+    return {
+        BAKER: {
+            "SCIR": LDA.preset("baker2018", first, **sweeps),
+            "SGRLD": LDA.preset("patterson2013", first, **sweeps),
+            "Gibbs": LDA(first, alpha=0.1, beta=0.5, sampler="gibbs", growth=None),
+            "SCIR-CV, as SCIR": LDA.preset("baker2018", first, sampler="scir_cv", **sweeps),
+            "SGRLD, prior of SCIR": LDA.preset(
+                "baker2018", first, sampler="sgrld", step_size=TUNED, **sweeps
+            ),
+        },
+        BARILE: {
+            name: LDA.preset("barile2024", second, sampler=sampler, **sweeps)
+            for name, sampler in (("SCIR-CV", "scir_cv"), ("SCIR", "scir"), ("SGRLD", "sgrld"))
+        },
+        OURS: {"LDA()": LDA(first, sampler="scir"), "LDA(sampler='gibbs')": LDA(first, sampler="gibbs")},
+    }
+
+
+def run(settings: Settings) -> Outcome:
+    """A quick run has fewer documents, topics, sweeps and seeds."""
+    quick, seed = settings.quick, settings.seed or 0
+    size = QUICK if quick else {"training": NUM_TRAINING, "held": NUM_HELD, "documents": NUM_DOCUMENTS}
+    marks, num_seeds = (QUICK["marks"], QUICK["seeds"]) if quick else (NUM_MARKS, NUM_SEEDS)
+    texts = runs.wikipedia(settings, size["training"], size["held"])
+    groups = models((20, 20), {"sweeps": 20, "burn_in": 10}) if quick else models((100, 50), SWEEPS)
+    jobs = {
+        f"{group}/{name}": [
+            runs.Job(model, PASSES.get(name, 0) * size["training"] or size["documents"], seed + number)
+            for number in range(min(num_seeds, NUM_SEEDS_WITH_MEMORY if name in PASSES else num_seeds))
+        ]
+        for group, members in groups.items()
+        for name, model in members.items()
+    }
+    found = runs.follow_all(texts, jobs, marks)
+    numbers: dict[str, Any] = {
+        "num_training": texts.training.num_documents,
+        "num_held": size["held"],
+        "settings": {
+            group: {name: repr(model) for name, model in members.items()} for group, members in groups.items()
+        },
+        "curves": {
+            group: {name: found[f"{group}/{name}"] for name in members} for group, members in groups.items()
+        },
+    }
+    return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))

@@ -50,7 +50,7 @@ def run(settings: Settings) -> Outcome:
             },
         }
     numbers["selection"] = selection(20 if quick else 100, len(dp.STEP_SIZES["SCIR"]), rng)
-    return Outcome(_judge(numbers), numbers, lambda figure: _draw(figure, numbers), _notes(numbers))
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers), notes(numbers))
 
 
 def batch_sizes(proportions: tuple[float, ...]) -> list[int]:
@@ -71,7 +71,8 @@ def selection(num_repeats: int, num_tries: int, rng: np.random.Generator) -> dic
 # -- judging -------------------------------------------------------------------------------------------------
 
 
-def _judge(numbers: dict[str, Any]) -> list[Claim]:
+def judge(numbers: dict[str, Any]) -> list[Claim]:
+    """The claims, with the numbers found here."""
     return [
         _much_better(numbers),
         _converging(numbers),
@@ -171,7 +172,8 @@ def _level(numbers: dict[str, Any]) -> Claim:
     )
 
 
-def _notes(numbers: dict[str, Any]) -> list[str]:
+def notes(numbers: dict[str, Any]) -> list[str]:
+    """Findings in addition to the claims."""
     chosen = numbers["selection"]
     notes = [
         f"Picking by the distance itself flatters: the median d_KS of exact draws is {chosen['one']:.4f}, and of the "
@@ -189,7 +191,7 @@ def _notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def _draw(figure: Figure, numbers: dict[str, Any]) -> None:
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     """Dots for the seeds, a line through their medians; a band for exact draws."""
     figure.set_size_inches(11, 4.6)
     panels = figure.subplots(1, 2, sharey=True)
