@@ -34,7 +34,8 @@ from scirocco.analysis.tuning import tune
 from scirocco.analysis.zero_variance import ZeroVariance, zero_variance
 from scirocco.analysis.zv_theory import Reduction, zv_reduction, zv_reduction_bound
 from scirocco.run.certificate import Certificate, certify
-from scirocco.run.choose.tuning import Trial, Tuning
+from scirocco.run.choose.race import Trial
+from scirocco.run.choose.tuning import Tuning
 
 __all__ = [
     "LOO",

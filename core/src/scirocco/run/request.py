@@ -25,15 +25,13 @@ from scirocco.run.certificate import certificate_of, hardly_any
 from scirocco.run.chains import make_chains
 from scirocco.run.choose import limits, pilot, spread_check
 from scirocco.run.choose.settle import prepared
-from scirocco.run.keeping import DeviceChains
+from scirocco.run.keeping import DeviceChains, MemorySink, Sink, StoreSink, new_sink
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.progress import Bar, Callback, Clock, Stopwatch
 from scirocco.run.records import Divergence, Record
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
-from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
-from scirocco.run.time_limit import Stopwatch
 from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
