@@ -34,6 +34,7 @@ class Scheme(abc.ABC):
 
     It is chosen once, by `setup.compose`, and is part of the structure of `Parts`: everything that differs between the
     kinds is a method here. (The model cannot have these methods, because it knows neither samplers nor estimators.)
+    Here all parameters move together, driven by one estimate; `InTurn` is for blocks.
     """
 
     def __hash__(self) -> int:
@@ -41,48 +42,6 @@ class Scheme(abc.ABC):
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
-
-    @abc.abstractmethod
-    def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
-        """The model as this scheme needs it; raises an error if it does not fit the sampler."""
-
-    @abc.abstractmethod
-    def check(
-        self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
-    ) -> None:
-        """Raise an error if the estimator does not support rows that are streamed or spread over devices."""
-
-    @abc.abstractmethod
-    def check_moves(self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree) -> None:
-        """Raise an error if a move fails when traced on shapes."""
-
-    @abc.abstractmethod
-    def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
-        """How the rows of a step are drawn."""
-
-    @abc.abstractmethod
-    def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
-        """The estimator's one-off work."""
-
-    @abc.abstractmethod
-    def blank_memory(
-        self, model: Posterior, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
-    ) -> PyTree:
-        """Something with the structure and shapes of the estimator's memory."""
-
-    @abc.abstractmethod
-    def evaluate(
-        self,
-        model: Posterior,
-        parts: Parts,
-        position: Params,
-        memory: PyTree,
-        number: Array,
-        plan: Any,
-        probe: PyTree | None,
-        key: Key | None,
-    ) -> tuple[Gradient, PyTree]:
-        """The estimate that drives the next move at `position`, and the estimator's memory after it."""
 
     @abc.abstractmethod
     def move(
@@ -94,19 +53,15 @@ class Scheme(abc.ABC):
         """Whether a step is `sampler.step` followed by an estimate at the new position that needs only its batch."""
         return False
 
-
-class Together(Scheme):
-    """All parameters move together, driven by one estimate."""
-
     def adapt(self, model: Posterior, sampler: Sampler) -> Posterior:
-        """The model, unchanged."""
+        """The model as this scheme needs it; raises an error if it does not fit the sampler."""
         _check_drive(model, sampler)
         return model
 
     def check(
         self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
     ) -> None:
-        """Random sums cannot be kept; rows on several devices require an estimator that sums over devices."""
+        """Raise an error if the estimator does not support the rows, or keeps a sum that is random."""
         if model.facts.takes_key and estimator.traits.keeps_one_sum:
             raise InvalidValueError(
                 f"{type(estimator).__name__} keeps one sum over all rows for the whole run; for random sums "
@@ -115,10 +70,10 @@ class Together(Scheme):
             )
 
     def check_moves(self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree) -> None:
-        """Samplers check themselves."""
+        """Raise an error if a move fails when traced on shapes; most samplers check themselves."""
 
     def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
-        """The batches of the estimator."""
+        """How the rows of a step are drawn."""
         return estimator.batching(num_rows)
 
     def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
@@ -137,7 +92,7 @@ class Together(Scheme):
     def blank_memory(
         self, model: Posterior, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
     ) -> PyTree:
-        """The estimator's own."""
+        """Something with the structure and shapes of the estimator's memory."""
         total = parts.target(model).blank_total(position, row_spec)
         return parts.estimator.blank_memory(position, total, num_rows)
 
@@ -152,7 +107,7 @@ class Together(Scheme):
         probe: PyTree | None,
         key: Key | None,
     ) -> tuple[Gradient, PyTree]:
-        """What drives the sampler at `position` (∇ log posterior): the exact prior part and the estimated sum."""
+        """What drives the next move at `position` (∇ log posterior), and the estimator's memory after it."""
         target = parts.target(model)
         context = context_of(parts, parts.batching.take(parts.data, plan), number, key)
         summand = target.summand
@@ -179,7 +134,7 @@ class Together(Scheme):
 
 
 @jax.tree_util.register_static
-class OneMove(Together):
+class OneMove(Scheme):
     """The step of a `Mover`: it moves, then its drive is estimated at the new position."""
 
     def move(
@@ -198,7 +153,7 @@ class OneMove(Together):
 
 
 @jax.tree_util.register_static
-class ProposedMove(Together):
+class ProposedMove(Scheme):
     """The step of a `Proposer`: its drive is estimated at the new position, then it accepts the move or not."""
 
     def move(
@@ -213,7 +168,7 @@ class ProposedMove(Together):
 
 
 @jax.tree_util.register_static
-class AlongTrajectory(Together):
+class AlongTrajectory(Scheme):
     """The step of a `Trajectory`, which asks for exact gradients where it goes."""
 
     def move(
@@ -229,7 +184,7 @@ class AlongTrajectory(Together):
 
 
 @jax.tree_util.register_static
-class BetweenEvents(Together):
+class BetweenEvents(Scheme):
     """The step of `Events`, which use the estimator's expansion, and single batches for what that leaves out."""
 
     def move(
