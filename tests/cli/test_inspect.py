@@ -15,7 +15,7 @@ from scirocco.analysis.diagnosis import Diagnosis
 from scirocco.cli import benchmark
 from scirocco.cli.citing import experiments, find, references, works
 from scirocco.run import list_runs
-from scirocco.run.listing import smallest_ess
+from scirocco.run.loading import smallest_ess
 from scirocco.run.run_group import CHAINS, SHARDS
 
 pytestmark = pytest.mark.compile

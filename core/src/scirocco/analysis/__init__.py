@@ -38,7 +38,8 @@ from scirocco.analysis.zero_variance import (
     zv_reduction_bound,
 )
 from scirocco.run.certificate import Certificate, certify
-from scirocco.run.choose.tuning import Trial, Tuning
+from scirocco.run.choose.race import Trial
+from scirocco.run.choose.tuning import Tuning
 
 __all__ = [
     "LOO",

@@ -25,7 +25,7 @@ from scirocco.drawing.markup import Html, Section, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, SciroccoWarning
 from scirocco.model import Model, Posterior
 from scirocco.run import sample
-from scirocco.run.rowwise import chosen, in_users_units, log_likelihood_matrix
+from scirocco.run.predicting import chosen, in_users_units, log_likelihood_matrix
 from scirocco.types import Data, Key, Params
 
 Array = np.ndarray[Any, np.dtype[Any]]

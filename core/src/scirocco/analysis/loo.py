@@ -19,8 +19,7 @@ from scirocco.diagnostics.measures import ess
 from scirocco.diagnostics.pareto import largest_k, psis
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
-from scirocco.run.predicting import DRAWS
-from scirocco.run.rowwise import chosen, draws_of, in_users_units, log_likelihood_matrix, origin_of
+from scirocco.run.predicting import DRAWS, chosen, draws_of, in_users_units, log_likelihood_matrix, origin_of
 from scirocco.types import Data, Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]

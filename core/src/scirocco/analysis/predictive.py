@@ -21,8 +21,7 @@ from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
 from scirocco.run import Run
-from scirocco.run.predicting import HostFunction, Job, prepared, values
-from scirocco.run.rowwise import chosen, draws_and_rows, simulator
+from scirocco.run.predicting import HostFunction, Job, chosen, draws_and_rows, prepared, simulator, values
 from scirocco.types import Data, Key, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]

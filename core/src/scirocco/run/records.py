@@ -17,8 +17,7 @@ from scirocco._version import __version__
 from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
-from scirocco.run.keeping import Keeping
-from scirocco.run.sinks import Kept
+from scirocco.run.keeping import Keeping, Kept
 from scirocco.store import Store, Stored
 from scirocco.types import PyTree
 

@@ -22,10 +22,9 @@ from scirocco.errors import InvalidValueError
 from scirocco.model.base import bare
 from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
-from scirocco.run.predicting import Predictions, predict
+from scirocco.run.predicting import Predictions, draws_and_rows, predict, simulator
+from scirocco.run.predicting import log_likelihood as log_likelihoods
 from scirocco.run.records import kind_of, method_of
-from scirocco.run.rowwise import draws_and_rows, simulator
-from scirocco.run.rowwise import log_likelihood as log_likelihoods
 from scirocco.types import Data, Params, PyTree
 
 
@@ -407,7 +406,7 @@ class Run:
         matplotlib.figure.Figure
             Notebooks show it; `figure.savefig("traces.png")` writes it to a file.
         """
-        from scirocco.run.plotting import plot
+        from scirocco.run.exporting import plot
 
         self._need_draws()
         return plot(self.labelled_draws(), kind, names)

@@ -18,7 +18,7 @@ from scirocco.models._core.chain import Chain, HostChains, Spec
 from scirocco.models._core.driver import Fit, run_fit
 from scirocco.models._core.length import Asked, Length, check_length, spread
 from scirocco.models._core.program import OwnChains
-from scirocco.run import sinks
+from scirocco.run import keeping
 
 pytestmark = pytest.mark.unit
 
@@ -117,8 +117,8 @@ def unsynced(monkeypatch):
 @pytest.fixture
 def eager(monkeypatch):
     """A commit after each chunk."""
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
 
 
 # -- length and plan ---------------------------------------------------------------------------------------------------

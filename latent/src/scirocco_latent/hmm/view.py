@@ -12,7 +12,7 @@ from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
 from scirocco.models._core.view import View, size_of
 from scirocco.run import Run
-from scirocco.run.plotting import COLOURS, drawn_figure
+from scirocco.run.exporting import COLOURS, drawn_figure
 from scirocco_latent.hmm.series import Given
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.models._core.chain import HostChains, Spec, states_of
-from scirocco.run import snapshot
+from scirocco.run import encoding
 from scirocco.run.progress import Callback, Report
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
@@ -172,7 +172,7 @@ class Incremental(Results):
     def _written_arrays(self) -> Mapping[str, np.ndarray]:
         if self._arrays or self.run_.path is None:
             return self._arrays
-        return snapshot.of_chains(open_stored(self.run_.path).read_state())
+        return encoding.chains_in(open_stored(self.run_.path).read_state())
 
     def _take_in(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Self:
         """Update each draw with the documents (`continuing.updated`)."""

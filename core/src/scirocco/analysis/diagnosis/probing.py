@@ -15,8 +15,7 @@ from scirocco.analysis.stein import ksd
 from scirocco.estimators.base import around
 from scirocco.model import Model
 from scirocco.run import setup
-from scirocco.run.choose import metric, pilot
-from scirocco.run.choose.tuning import reward
+from scirocco.run.choose import metric, pilot, reward
 from scirocco.run.result import Origin
 from scirocco.samplers import Sampler, Scales, schedules
 from scirocco.samplers.preconditioned import core_of

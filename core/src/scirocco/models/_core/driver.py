@@ -15,15 +15,13 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.chain import HostChains
 from scirocco.models._core.length import BY_THE_CLOCK, Asked, Length
-from scirocco.run import encoding, records, run_group, snapshot
-from scirocco.run.keeping import Keeping
+from scirocco.run import encoding, records, run_group
+from scirocco.run.keeping import Keeping, StoreSink, new_sink
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.progress import Bar, Callback, Clock, Stopwatch
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
-from scirocco.run.sinks import StoreSink, new_sink
-from scirocco.run.time_limit import Stopwatch
 from scirocco.store import Store, Stored, holds_run, open_stored, refuse_unless_free
 
 if TYPE_CHECKING:
@@ -180,7 +178,7 @@ def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
         record, reached = records.read(store)
         fit, plan = _checked(fit, store)
         chains = fit.chains()
-        chains.restore(snapshot.of_chains(store.read_state()))
+        chains.restore(encoding.chains_in(store.read_state()))
     except BaseException:
         store.close()
         raise

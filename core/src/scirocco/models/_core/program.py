@@ -17,8 +17,7 @@ from scirocco.models._core.chain import Chain, Spec
 from scirocco.models._core.driver import Fit, run_fit
 from scirocco.models._core.length import BY_THE_CLOCK, Asked, Length, check_length
 from scirocco.run import Run, load
-from scirocco.run.progress import Callback, as_callbacks
-from scirocco.run.time_limit import Stopwatch, affordable
+from scirocco.run.progress import Callback, Stopwatch, affordable, as_callbacks
 from scirocco.samplers import BAOAB, Preconditioned
 from scirocco.store import holds_run
 

@@ -19,11 +19,12 @@ from scirocco.estimators import Estimator, Prepared, find_mode, measure_counts, 
 from scirocco.estimators.mode import FoundMode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments
+from scirocco.run import setup
 from scirocco.run.choose import limits, methods, metric, modes, pilot, scores
 from scirocco.run.choose.measure import dimension_of
 from scirocco.run.choose.metric import DENSE_LIMIT
-from scirocco.run.choose.tuning import Arena, tune_prepared
+from scirocco.run.choose.race import Arena
+from scirocco.run.choose.tuning import tune_prepared
 from scirocco.run.loop import Parts, Start
 from scirocco.run.setup import Problem, Ready, with_reference
 from scirocco.samplers import Reference
@@ -47,8 +48,8 @@ def prepare(
     `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
     at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
-    with arguments.order_explained(problem.model, problem.source, params):
-        params = arguments.check_params(params)
+    with setup.order_explained(problem.model, problem.source, params):
+        params = setup.check_params(params)
         if not problem.parts.sampler.is_open:
             problem.parts.sampler.check_params(params, num_steps)
         if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.traits.finds_mode):
@@ -119,7 +120,7 @@ def prepare_estimator(
     """Check the start and prepare the estimator."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
-    params = arguments.check_params(params)
+    params = setup.check_params(params)
     model.check_start(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
@@ -135,7 +136,7 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs.expansion:
-        arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
+        setup.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
 

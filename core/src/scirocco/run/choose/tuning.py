@@ -1,4 +1,4 @@
-"""From a prepared run to a choice of settings: coordinates, candidates, races, results."""
+"""Automatic choice of step sizes and other settings: successive halving on the kernel Stein discrepancy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from scirocco.data import Resident
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Prepared
 from scirocco.model import without_value
-from scirocco.run.choose import metric, pilot
-from scirocco.run.choose.tuning import reward
-from scirocco.run.choose.tuning.candidates import Candidate, make_candidates
-from scirocco.run.choose.tuning.race import Arena, Race, Trial
+from scirocco.run.choose import metric, pilot, reward
+from scirocco.run.choose.race import Arena, Candidate, Race, Trial, make_candidates
 from scirocco.run.loop import Start
 from scirocco.samplers import Preconditioned, Proposer, Sampler, Scales, preconditioned
 from scirocco.samplers.preconditioned import core_of, with_core
