@@ -14,7 +14,7 @@ from jax.extend.core import Jaxpr, Literal
 from scirocco import _tree
 from scirocco._programs import setup_program
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import RowSource, SomeRows
+from scirocco.model.base import ReadableRows, SomeRows
 from scirocco.types import Array, Params, PyTree
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def describe(tree: PyTree) -> str:
 # -- log densities --------------------------------------------------------------------------------------------
 
 
-def check_density(model: Model, params: Params, source: RowSource, batch_size: int) -> None:
+def check_density(model: Model, params: Params, source: ReadableRows, batch_size: int) -> None:
     """Check that the result is a scalar for one datum, or one value per row."""
     if model.log_prior is not None:
         out = trace(model._jitted_prior, "log_prior", params)
@@ -274,7 +274,7 @@ def check_density(model: Model, params: Params, source: RowSource, batch_size: i
         _compare_forms(model, params, source, batch_size)
 
 
-def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -> None:
+def _compare_forms(model: Model, params: Params, source: ReadableRows, size: int) -> None:
     """Check that a vectorised likelihood gives a row the same value alone and in a batch (on two batches)."""
     position = model.unconstrain(params)
     for begin in (0, max(0, source.num_rows - size)):
@@ -359,7 +359,7 @@ def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array,
     return model.log_prior_density(position), values
 
 
-def _single_columns(source: RowSource) -> str:
+def _single_columns(source: ReadableRows) -> str:
     names = zip(_tree.leaf_names(source.row_spec), jax.tree.leaves(source.row_spec), strict=True)
     return ", ".join(f"`{name}`" for name, leaf in names if leaf.shape == (1,))
 

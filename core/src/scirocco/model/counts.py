@@ -14,7 +14,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._random import Purpose, key_for
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Facts, Posterior, RowSource, SomeRows, make_room
+from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, make_room
 from scirocco.model.checks import (
     check_fits,
     check_simplex,
@@ -260,16 +260,18 @@ class CountModel(Posterior):
         count = min(table.num_rows, PLACING_ROWS)
         return _about_as_large(self, table.num_rows / count, position, table.spread_rows(count), key)
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, and that counts have the structure and shapes of the parameters."""
         self.check_domain(params)
         self.check_counts(params, params, source, batch_size)
 
-    def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_block(self, name: str, params: Params, source: ReadableRows, batch_size: int) -> None:
         """The check for a block of a BlockModel: the function receives all parameters."""
         self.check_counts(params, params[name], source, batch_size)
 
-    def check_counts(self, given_params: Params, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_counts(
+        self, given_params: Params, params: Params, source: ReadableRows, batch_size: int
+    ) -> None:
         """The same check, if the function receives more parameters than those that its counts match."""
         spec = source.row_spec
         if self.form == "total":

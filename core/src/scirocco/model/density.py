@@ -21,7 +21,7 @@ from scirocco.model import units
 from scirocco.model.base import (
     Facts,
     Posterior,
-    RowSource,
+    ReadableRows,
     SomeRows,
     WithValue,
     Wrapper,
@@ -30,7 +30,7 @@ from scirocco.model.base import (
     one_row,
 )
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
-from scirocco.model.linear import LinearLikelihood
+from scirocco.model.families import LinearLikelihood
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 _STATE = (
@@ -394,7 +394,7 @@ class Model(Posterior):
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, and that the result is a scalar for one datum, or one value per row."""
         self.check_domain(params)
         check_density(self, params, source, batch_size)

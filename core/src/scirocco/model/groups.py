@@ -202,7 +202,7 @@ class HierarchicalModel(Model):
         return super().__getstate__() | {"groups": self.groups, "local_derived": self.local_derived}
 
 
-class Start(NamedTuple):
+class LocalStart(NamedTuple):
     """A local variable as numbers on the real line: what can be compared and hashed."""
 
     treedef: Any
@@ -231,7 +231,7 @@ class Start(NamedTuple):
         return leaves
 
 
-def _start_of(local: PyTree, transforms: PyTree | None) -> Start:
+def _start_of(local: PyTree, transforms: PyTree | None) -> LocalStart:
     leaves, treedef = jax.tree.flatten(local)
     try:
         arrays = [np.asarray(leaf, np.float64) for leaf in leaves]
@@ -258,7 +258,7 @@ def _start_of(local: PyTree, transforms: PyTree | None) -> Start:
             f"`local` has {len(numbers)} numbers; integrals are computed over up to {MOST_LOCAL}. Make some of them "
             "the same for all groups (global parameters)."
         )
-    return Start(treedef, tuple(array.shape for array in arrays), numbers, tuple(own))
+    return LocalStart(treedef, tuple(array.shape for array in arrays), numbers, tuple(own))
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Integrated:
 
     log_likelihood: Callable[..., Any]
     local_log_prior: Callable[..., Any]
-    start: Start
+    start: LocalStart
     num_nodes: int
 
     @property

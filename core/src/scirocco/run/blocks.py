@@ -18,7 +18,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared
 from scirocco.estimators.base import next_pass, serving
 from scirocco.estimators.precision import products_of
-from scirocco.model import BlockModel, Posterior, View
+from scirocco.model import BlockModel, BlockView, Posterior
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, context_of
 from scirocco.run.schemes import AlongTrajectory, BetweenEvents, OneMove, ProposedMove, Scheme
@@ -153,7 +153,7 @@ def scheme_of(sampler: Sampler) -> Scheme:
     )
 
 
-def _views(model: BlockModel, parts: Parts) -> list[View]:
+def _views(model: BlockModel, parts: Parts) -> list[BlockView]:
     """The model as seen by each block that reads data."""
     sampler: Blocks = parts.sampler  # type: ignore[assignment]
     return [model.view(sampler.names[index]) for index in sampler.reading]

@@ -16,8 +16,8 @@ BY_THE_CLOCK = 1 << 30
 """Planned steps of a burn-in with a time limit."""
 
 
-class Length(NamedTuple):
-    """Length of a run: steps, or seconds."""
+class FitLength(NamedTuple):
+    """FitLength of a run: steps, or seconds."""
 
     num_steps: int | None
     max_seconds: float | None
@@ -35,7 +35,7 @@ def check_length(
     steps_of: Callable[[float], int] | None = None,
     default_epochs: float = _DEFAULT_EPOCHS,
     planned_steps: int | None = None,
-) -> Length:
+) -> FitLength:
     """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes.
 
     `steps_of` are the steps of a number of passes; by default as many as have the rows in batches of `batch_size`.
@@ -43,7 +43,7 @@ def check_length(
     Examples
     --------
     >>> check_length(None, 3, None, num_rows=1000, batch_size=300)
-    Length(num_steps=10, max_seconds=None, is_default=False)
+    FitLength(num_steps=10, max_seconds=None, is_default=False)
     """
     given = {"num_steps": num_steps, "num_epochs": num_epochs, "max_seconds": max_seconds}
     named = [name for name, value in given.items() if value is not None]
@@ -52,16 +52,16 @@ def check_length(
             f"pass only one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}."
         )
     if num_steps is not None:
-        return Length(_checks.positive_int(num_steps, "num_steps"), None)
+        return FitLength(_checks.positive_int(num_steps, "num_steps"), None)
     if max_seconds is not None:
         _checks.positive(max_seconds, "max_seconds")
-        return Length(None, float(max_seconds))
+        return FitLength(None, float(max_seconds))
     if num_epochs is None and planned_steps is not None:
-        return Length(planned_steps, None)
+        return FitLength(planned_steps, None)
     epochs = default_epochs if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
     steps = math.ceil(float(epochs) * num_rows / batch_size) if steps_of is None else steps_of(float(epochs))
-    return Length(max(1, steps), None, num_epochs is None)
+    return FitLength(max(1, steps), None, num_epochs is None)
 
 
 def check_burnin(given: Any, name: str = "num_burnin") -> int | float:
@@ -82,7 +82,7 @@ def check_draws(num_samples: int, num_burnin: float, thin: int | None) -> tuple[
     return _checks.positive_int(num_samples, "num_samples"), check_burnin(num_burnin), apart
 
 
-class Asked(NamedTuple):
+class AskedDraws(NamedTuple):
     """The arguments that all models have: which draws of how many chains are wanted; checked, see `check_draws`."""
 
     num_samples: Any
@@ -94,7 +94,7 @@ class Asked(NamedTuple):
     num_chains: Any
     seed: int
 
-    def or_else(self, num_samples: int, num_burnin: float) -> Asked:
+    def or_else(self, num_samples: int, num_burnin: float) -> AskedDraws:
         """The same with these values instead of None."""
         samples = num_samples if self.num_samples is None else self.num_samples
         return self._replace(
@@ -105,7 +105,7 @@ class Asked(NamedTuple):
         """Steps of a run that keeps the draws wanted; None if they do not determine its length."""
         return planned_steps(self.num_samples, self.num_burnin, self.thin, first_steps)
 
-    def spread(self, num_steps: int, first_steps: int = 0) -> Spread:
+    def spread(self, num_steps: int, first_steps: int = 0) -> DrawSpread:
         """Positions of the draws in a run of `num_steps`."""
         return spread(num_steps, self.num_samples, self.num_burnin, first_steps, self.thin)
 
@@ -114,7 +114,7 @@ class Asked(NamedTuple):
         return planned_steps(1, self.num_burnin, self.thin or 1) or 1
 
 
-class Spread(NamedTuple):
+class DrawSpread(NamedTuple):
     """Positions of the draws in a run."""
 
     num_draws: int
@@ -130,8 +130,8 @@ class Spread(NamedTuple):
 
 def spread(
     num_steps: int, num_draws: int, num_burnin: float, first_steps: int = 0, thin: int | None = None
-) -> Spread:
-    """Spread draws over the run after the burn-in, the last at its end; none in the first steps.
+) -> DrawSpread:
+    """DrawSpread draws over the run after the burn-in, the last at its end; none in the first steps.
 
     `num_burnin` is a number of steps (int) or a fraction of the run (float). With `thin`, draws are that many
     steps apart, and a run that is longer than needed has a longer burn-in.
@@ -139,9 +139,9 @@ def spread(
     Examples
     --------
     >>> spread(100, 20, 0.5)
-    Spread(num_draws=20, burn_in=60, thin=2)
+    DrawSpread(num_draws=20, burn_in=60, thin=2)
     >>> spread(100, 20, 30, thin=3)
-    Spread(num_draws=20, burn_in=40, thin=3)
+    DrawSpread(num_draws=20, burn_in=40, thin=3)
     """
     left = min(_steps_after(num_steps, num_burnin), num_steps - first_steps)
     if left < (thin or 1) and (thin or isinstance(num_burnin, int)):
@@ -152,7 +152,7 @@ def spread(
     left = max(1, left)
     draws = max(1, min(num_draws, left // (thin or 1)))
     apart = thin or left // draws
-    return Spread(draws, max(0, num_steps - draws * apart), apart)
+    return DrawSpread(draws, max(0, num_steps - draws * apart), apart)
 
 
 def planned_steps(num_samples: int, num_burnin: float, thin: int | None, first_steps: int = 0) -> int | None:

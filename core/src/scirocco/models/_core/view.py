@@ -121,7 +121,7 @@ def own_run(model: object, run: Run | None = None) -> Run:
     if not isinstance(found, Run):
         raise InvalidValueError(
             f"this {type(model).__name__} has no run: it has not been fitted, or was loaded without its draws. "
-            "Fit it first, or report the folder of its run."
+            "PlannedFit it first, or report the folder of its run."
         )
     return need_draws(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,9 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.network.density import Apply
 from scirocco.types import Array, Params
+
+Apply = Callable[[Params, Array], Array]
 
 ACTIVATIONS = {
     "relu": jax.nn.relu,

@@ -38,7 +38,7 @@ class Working(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Normal:
+class NormalPrior:
     """β_j ~ N(0, scale²), intercept ~ N(0, intercept_scale²)."""
 
     scale: float
@@ -56,7 +56,7 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class LaplacePrior:
     """β_j with density exp(-|β|/scale) / (2 scale), intercept ~ N(0, intercept_scale²)."""
 
     scale: float
@@ -74,7 +74,7 @@ class Laplace:
 
 
 @dataclass(frozen=True)
-class Horseshoe:
+class HorseshoePrior:
     r"""β_j ~ N(0, τ² λ_j²) with λ_j ~ C⁺(0, 1) and τ ~ C⁺(0, scale); intercept ~ N(0, intercept_scale²).
 
     The local scales λ_j are summed out, over a grid of their logarithms, so that a chain has d + 1 unknowns and no
@@ -131,7 +131,7 @@ class Horseshoe:
         return _LOG_WEIGHTS - 0.5 * (squares[..., None] / variances + np.log(variances)), variances
 
 
-Prior = Normal | Laplace | Horseshoe
+Prior = NormalPrior | LaplacePrior | HorseshoePrior
 
 
 def _others(prior: Prior, params: Params) -> Array:

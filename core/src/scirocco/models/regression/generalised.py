@@ -15,10 +15,10 @@ from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
+from scirocco.models.regression.approximation import SamplingMethod
 from scirocco.models.regression.base import Composed, Regression
+from scirocco.models.regression.columns import FitInput
 from scirocco.models.regression.density import Likelihood, Simulated
-from scirocco.models.regression.given import Given
-from scirocco.models.regression.inference import Method
 from scirocco.run import Run
 from scirocco.samplers import Sampler
 
@@ -98,35 +98,35 @@ class FamilyRegression(Regression):
             )
         super()._check_settings()
 
-    def _composed(self, found: Given) -> Composed:
-        columns, family = found.columns, FAMILIES[self._family]
-        y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__, name=columns.response)
-        family.check(y, columns.response)
-        spread = family.spread(y if columns.offset is None else y - columns.offset)
+    def _composed(self, found: FitInput) -> Composed:
+        family = FAMILIES[self._family]
+        y = targets(found.y, num_rows=found.num_rows, who=type(self).__name__, name=found.response)
+        family.check(y, found.response)
+        spread = family.spread(y if found.offset is None else y - found.offset)
         if spread == 0:
             raise InvalidValueError(
-                f"the response `{columns.response}` is {y[0]:g} in all rows: there is nothing to explain."
+                f"the response `{found.response}` is {y[0]:g} in all rows: there is nothing to explain."
             )
-        units = Units.of(found.table.array, self.standardise, columns.intercept)
+        units = Units.of(found.table.array, self.standardise, found.intercept)
         x = units.apply(found.table.array)
-        centre = family.centre(y, None, columns.offset, columns.weight) if columns.intercept else 0.0
-        shift = np.full(len(y), centre) if columns.offset is None else centre + columns.offset
+        centre = family.centre(y, None, found.offset, found.weight) if found.intercept else 0.0
+        shift = np.full(len(y), centre) if found.offset is None else centre + found.offset
         data = {"x": x, "y": (y - shift) / spread if family.continuous else y}
         data["constant"] = family.constant(y) - np.log(spread)
         if not family.continuous and shift.any():
             data["offset"] = shift
-        if columns.weight is not None:
-            data["weight"] = columns.weight
+        if found.weight is not None:
+            data["weight"] = found.weight
         data = {name: part.astype(x.dtype, copy=False) for name, part in data.items()}
         start = {"coef": np.zeros(x.shape[1], x.dtype)}
-        start |= {"intercept": np.zeros((), x.dtype)} if columns.intercept else {}
+        start |= {"intercept": np.zeros((), x.dtype)} if found.intercept else {}
         start |= {name: np.asarray(value, x.dtype) for name, value in family.start.items()}
         scale = float(self.scale) if self.standardise else float(self.scale) / spread
         prior = self._make_prior(np.ones((1, x.shape[1])), scale, float(self.intercept_scale))
         changes = {name: transforms.positive if name in family.parameters else None for name in start}
         model = Model(Likelihood(self._family), prior, vectorized=True, transforms=changes)
         told = {**units.written(), "centre": centre, "spread": spread}
-        return Composed(model, data, Method(self.sampler, self.estimator, start), told)
+        return Composed(model, data, SamplingMethod(self.sampler, self.estimator, start), told)
 
     def _results(
         self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]

@@ -18,11 +18,17 @@ from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Approximation, full_precision, reduced
+from scirocco.models.regression.approximation import (
+    Approximation,
+    Coordinates,
+    full_precision,
+    in_order,
+    method,
+    reduced,
+)
 from scirocco.models.regression.base import Composed, Regression
+from scirocco.models.regression.columns import FitInput
 from scirocco.models.regression.density import Prior
-from scirocco.models.regression.given import Given
-from scirocco.models.regression.inference import Coordinates, in_order, method
 from scirocco.run import Run
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
@@ -50,7 +56,7 @@ class LinearRegression(Regression):
         column (root mean squares instead of both without an intercept), rounded to a power of two; a
         tenth of that for the horseshoe.
     slab
-        Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
+        HorseshoePrior: the standard deviation of coefficients that are not shrunk; None: unbounded.
     noise
         σ where it is known. None: unknown, with a half-normal prior of scale s = sd(y), rounded to a power of two,
         times exp(-(s/1000)² / 2σ²), which keeps a perfect fit away from 0.
@@ -135,16 +141,16 @@ class LinearRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def _composed(self, found: Given) -> Composed:
+    def _composed(self, found: FitInput) -> Composed:
         """Model, data, sampler, estimator and start."""
         if self.noise is not None:
             _checks.positive(self.noise, "noise", type(self).__name__)
-        intercept, weight, columns = found.columns.intercept, found.columns.weight, found.columns
+        intercept, weight = found.intercept, found.weight
         count, width = found.table.array.shape
-        given = targets(columns.y, num_rows=count, who=type(self).__name__, name=columns.response)
+        given = targets(found.y, num_rows=count, who=type(self).__name__, name=found.response)
         if width + intercept > DENSE_LIMIT:
             raise InvalidValueError(f"LinearRegression is for up to {DENSE_LIMIT} columns, got {width}.")
-        given = given if columns.offset is None else given - columns.offset
+        given = given if found.offset is None else given - found.offset
         units = Units.of(found.table.array, self.standardise, intercept)
         x = units.apply(found.table.array)
         centre = float(np.average(given, weights=weight)) if intercept else 0.0
@@ -167,8 +173,8 @@ class LinearRegression(Regression):
             return Composed(model, data, chosen, told)
         return Composed(model, data, chosen, told, rows=rows if x.nbytes <= _MOST_KEPT else {})
 
-    def _explained(self, error: DivergenceError, found: Given) -> DivergenceError | None:
-        num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.columns.intercept
+    def _explained(self, error: DivergenceError, found: FitInput) -> DivergenceError | None:
+        num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.intercept
         if self.noise is not None or num_rows > unknowns:
             return None
         return DivergenceError(
@@ -250,7 +256,7 @@ class LinearRegression(Regression):
         self.noise_ = float(means["noise"]) if "noise" in means else float(self.noise or 0.0)
         return draws
 
-    # -- predictions --------------------------------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
     def predict(
         self,

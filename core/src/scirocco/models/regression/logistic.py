@@ -14,17 +14,20 @@ from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
-from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
-from scirocco.models.regression.base import Composed, Regression
-from scirocco.models.regression.density import Likelihood, Prior
-from scirocco.models.regression.given import Given
-from scirocco.models.regression.inference import (
+from scirocco.models.regression.approximation import (
     Coordinates,
-    Method,
+    DesignRows,
+    SamplingMethod,
+    approximate,
     in_order,
     large_method,
     method,
+    probabilities,
+    survey,
 )
+from scirocco.models.regression.base import Composed, Regression
+from scirocco.models.regression.columns import FitInput
+from scirocco.models.regression.density import Likelihood, Prior
 from scirocco.run import Run
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
@@ -46,7 +49,7 @@ class LogisticRegression(Regression):
     scale
         Of the prior.
     slab
-        Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
+        HorseshoePrior: the standard deviation of coefficients that are not shrunk; None: unbounded.
     intercept, intercept_scale
         Whether there is one, and the standard deviation of its normal prior. The prior is on the intercept at the means
         of the columns: with an intercept, sampling is on centred columns, so that it does not matter how far from 0
@@ -133,45 +136,45 @@ class LogisticRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def _composed(self, found: Given) -> Composed:
+    def _composed(self, found: FitInput) -> Composed:
         """Model, data, sampler, estimator and start."""
-        columns, width = found.columns, found.table.array.shape[1]
+        width = found.table.array.shape[1]
         codes, classes = labels(
-            columns.y,
+            found.y,
             self.classes,
             num_rows=found.num_rows,
             who=type(self).__name__,
             sort=True,
-            name=columns.response,
+            name=found.response,
         )
-        if columns.offset is not None and len(classes) > 2:
+        if found.offset is not None and len(classes) > 2:
             raise InvalidValueError(
                 f"an offset is added to the log odds of two classes; {type(self).__name__} was given {len(classes)}."
             )
-        units = Units.of(found.table.array, self.standardise, columns.intercept)
+        units = Units.of(found.table.array, self.standardise, found.intercept)
         x = units.apply(found.table.array)
-        rows = Rows(
+        rows = DesignRows(
             x,
             codes,
             len(classes),
-            columns.intercept,
+            found.intercept,
             self._baseline,
-            columns.offset,
-            columns.weight,
+            found.offset,
+            found.weight,
         )
         if rows.shape[0] * rows.shape[1] > DENSE_LIMIT:
             prior = self._own_prior(np.ones((1, width)))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
-            chosen = Method(sampler, estimator, _start(np.zeros(rows.shape), width, None, x.dtype))
+            chosen = SamplingMethod(sampler, estimator, _start(np.zeros(rows.shape), width, None, x.dtype))
         else:
             prior, chosen = self._approximated(rows)
         data = {"x": x, "y": codes.astype(x.dtype) if rows.num_predictors == 1 else codes}
-        for name, part in (("offset", columns.offset), ("weight", columns.weight)):
+        for name, part in (("offset", found.offset), ("weight", found.weight)):
             data |= {} if part is None else {name: part.astype(x.dtype)}
         told = {**units.written(), "classes": classes.tolist(), "classes_type": classes.dtype.str}
         return Composed(self._model(prior, rows, chosen.start), data, chosen, told)
 
-    def _approximated(self, rows: Rows) -> tuple[Prior, Method]:
+    def _approximated(self, rows: DesignRows) -> tuple[Prior, SamplingMethod]:
         """The prior, and what samples in the coordinates of a Gaussian approximation."""
         rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
         made: list[Prior] = []
@@ -191,7 +194,7 @@ class LogisticRegression(Regression):
     def _own_prior(self, information: np.ndarray) -> Prior:
         return self._make_prior(information, float(self.scale), float(self.intercept_scale))
 
-    def _model(self, prior: Prior, rows: Rows, start: dict[str, np.ndarray]) -> Model:
+    def _model(self, prior: Prior, rows: DesignRows, start: dict[str, np.ndarray]) -> Model:
         changes = {name: transforms.positive if name == "tau" else None for name in start}
         one = rows.num_predictors == 1
         likelihood = Likelihood("bernoulli") if one else Likelihood("softmax", rows.baseline)
@@ -220,7 +223,7 @@ class LogisticRegression(Regression):
         names = list(self.classes_[int(self._has_baseline) :])
         return names if len(names) > 1 else []
 
-    # -- predictions --------------------------------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
     def predict_proba(
         self, X: TableLike, interval: float | None = None, *, offset: ColumnLike | None = None
@@ -230,7 +233,7 @@ class LogisticRegression(Regression):
         Parameters
         ----------
         X
-            Rows.
+            DesignRows.
         interval
             A probability such as 0.9: the result then has `mean`, `low` and `high`, a central interval of the class
             probabilities given the data (of the probability, not of the outcome, which is one class or another).

@@ -9,7 +9,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.inputs import ColumnLike, Features, TableLike
+from scirocco.models.inputs import ColumnLike, TableLike
 from scirocco.models.inputs.formulas import (
     Design,
     as_frame,
@@ -23,10 +23,11 @@ from scirocco.models.inputs.formulas import (
 INTERCEPT = "Intercept"
 
 
-class Columns(NamedTuple):
-    """A table and what belongs to its rows, before the features are checked."""
+class FitInput(NamedTuple):
+    """A table and what belongs to its rows."""
 
-    X: Any
+    table: Any
+    """As it was given; in a fit, once they are checked, its `Features`."""
     y: ColumnLike | None
     offset: np.ndarray | None
     weight: np.ndarray | None
@@ -34,34 +35,27 @@ class Columns(NamedTuple):
     response: str = "y"
     design: Design | None = None
 
-
-class Given(NamedTuple):
-    """The same, with checked features."""
-
-    table: Features
-    columns: Columns
-
     @property
     def num_rows(self) -> int:
-        """The number of rows of the table."""
+        """The number of rows of the features."""
         return len(self.table.array)
 
 
 def plain(
     X: TableLike, y: ColumnLike | None, offset: Any, weights: Any, intercept: bool, who: str
-) -> Columns:
+) -> FitInput:
     """A table of features; offset and weights are checked when its rows are counted."""
     if isinstance(weights, str):
         raise InvalidTypeError(
             f"`weights` of {who} is the name of a column, {weights!r}, which requires a formula; without one, pass a "
             "number for each row."
         )
-    return Columns(X, y, offset, weights, intercept)
+    return FitInput(X, y, offset, weights, intercept)
 
 
 def from_formula(
     formula: str, frame: Any, y: Any, offset: Any, weights: Any, intercept: bool, who: str
-) -> Columns:
+) -> FitInput:
     """The columns of a formula; offset and response are named there."""
     parsed = parse(formula)
     if y is not None or offset is not None:
@@ -85,7 +79,7 @@ def from_formula(
     if not [name for name in design.names if name != INTERCEPT]:
         raise InvalidValueError(f"the formula {formula!r} has no columns: {who} requires at least one.")
     weight = None if weights is None else checked_weights(column(table, weights), weights)
-    return Columns(
+    return FitInput(
         made_columns(design, table),
         table[parsed.response].to_numpy(),
         design.offset(table),
