@@ -352,8 +352,8 @@ def test_columns_that_effects_can_replace():
     level = np.repeat(np.arange(5), 4)
     x = np.stack([np.ones(20), rng.normal(size=20), rng.normal(size=5)[level], rng.normal(size=20)], axis=1)
     z = np.stack([np.ones(20), 2 * x[:, 1] - 1], axis=1)
-    found = crossed._replaced(x, z, level, 5, 0)
+    found = crossed.replaced(x, z, level, 5, 0)
     assert list(found) == [0, 1, 2]
     for place, effects in found.items():
         np.testing.assert_allclose(np.sum(z * effects[:, level].T, axis=1), x[:, place], atol=1e-6)
-    assert list(crossed._replaced(x, z[:, 1:], level, 5, None)) == []
+    assert list(crossed.replaced(x, z[:, 1:], level, 5, None)) == []

@@ -15,7 +15,7 @@ from scirocco.model.groups import MOST_LOCAL
 from scirocco.transforms import Transform
 from scirocco.types import Array, Data, Params
 
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # of two densities: single precision loses about three digits of large sums
 
 
 class ConvertedModel(NamedTuple):

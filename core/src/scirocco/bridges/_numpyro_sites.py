@@ -23,7 +23,7 @@ from scirocco.types import Array, Key, Params, Rows
 PURPOSE = "sc.from_numpyro"
 Site = Mapping[str, Any]
 Trace = Mapping[str, Site]
-_START_RADIUS = 0.1
+_START_RADIUS = 0.1  # on the real line: from NumPyro's own, 2, sums over many rows are far from any mode
 Bounds = tuple[Any, Any]
 Strategy = Callable[[Site], Any]
 """How NumPyro chooses the value that a latent site starts with."""

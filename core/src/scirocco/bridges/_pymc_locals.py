@@ -35,7 +35,7 @@ from scirocco.model import HierarchicalModel, Model
 from scirocco.types import Array, Params, Rows
 
 _SHARE = "share_of_group"
-_PROBES = 8
+_PROBES = 8  # rows that are compared with PyMC's density
 
 
 def find_grouping(

@@ -34,8 +34,8 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.types import Array, Params, Rows
 
-_PROBE_ROWS = 8
-_SMALL = 1_000
+_PROBE_ROWS = 8  # rows that are compared with PyMC's density
+_SMALL = 1_000  # observations of another variable that every step may compute
 
 
 def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> ConvertedModel:
@@ -311,12 +311,7 @@ def _check_rows(
 
 
 def _judge(
-    graph: TermGraph,
-    name: str,
-    chosen: np.ndarray,
-    full: np.ndarray,
-    together: np.ndarray,
-    alone: np.ndarray,
+    graph: TermGraph, name: str, chosen: np.ndarray, full: np.ndarray, together: np.ndarray, alone: np.ndarray
 ) -> None:
     """Check that the terms of rows are the same in every batch."""
     if full.shape[:1] != (graph.num_rows,):

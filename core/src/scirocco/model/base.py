@@ -17,8 +17,8 @@ import numpy as np
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_LOOK_EVERY = 8
-_SHARE_OF_MAPS = 0.5
+_LOOK_EVERY = 8  # models that are made from one count of the maps to the next
+_SHARE_OF_MAPS = 0.5  # that programs may use: others in the process need maps, too
 _MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 _calls = itertools.count(1)
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from scirocco import _tree
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, Wrapper, blank, one_row
-from scirocco.model.checks import takes_three, trace
-from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel
+from scirocco.model.checks import asks_for_key, trace
+from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel, each_row
 from scirocco.model.density import Model
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
@@ -41,7 +41,7 @@ class Statistics:
                 f"`function` of Statistics must be a function (params, datum), got {function!r}."
             )
         self.function = function
-        self.takes_key = takes_three(function)
+        self.takes_key = asks_for_key(function, if_unknown=True)
         self._jitted = jax.jit(function)
 
     def __hash__(self) -> int:
@@ -363,15 +363,6 @@ class StatisticView(SummedView):
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """The sum alone: the update includes the prior."""
         return total
-
-
-def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
-    """The values of single rows; each row gets its own key if they are random."""
-    if not block.takes_key:
-        return jax.vmap(lambda row: block.one(params, row, None))(rows)
-    assert key is not None
-    keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
-    return jax.vmap(block.one, (None, 0, 0))(params, rows, keys)
 
 
 def sum_rows(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:

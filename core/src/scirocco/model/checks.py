@@ -20,7 +20,7 @@ from scirocco.types import Array, Params, PyTree
 if TYPE_CHECKING:
     from scirocco.model.density import Model
 
-_OFF_SIMPLEX = 1e-3
+_OFF_SIMPLEX = 1e-3  # error of a sum of numbers that were rounded to three digits
 
 
 def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
@@ -29,26 +29,19 @@ def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
     return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def takes_three(counts: Callable[..., Any]) -> bool:
-    """Whether the user's function takes a key: it has a third argument without a default, or one named `key`."""
+def asks_for_key(function: Callable[..., Any], if_unknown: bool = False) -> bool:
+    """Whether a user's function takes a key: its third positional argument has no default, or is named `key`.
+
+    `if_unknown` is for a builtin without a signature, and for a function with `*arguments`.
+    """
     try:
-        parameters = list(inspect.signature(counts).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        return True
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return if_unknown
     placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(placed) >= 3:
         return placed[2].default is placed[2].empty or placed[2].name == "key"
-    return any(p.kind == p.VAR_POSITIONAL for p in parameters)
-
-
-def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
-    """Whether a log likelihood is random: its third positional argument has no default, or is named `key`."""
-    try:
-        parameters = inspect.signature(log_likelihood).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
-    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(placed) >= 3 and (placed[2].default is placed[2].empty or placed[2].name == "key")
+    return if_unknown and any(p.kind == p.VAR_POSITIONAL for p in parameters)
 
 
 def value_and_auxiliary(out: Any) -> tuple[Any, PyTree | None]:

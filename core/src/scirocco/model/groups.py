@@ -29,14 +29,18 @@ from scirocco.types import Array, LogPrior, Params, PyTree, Rows
 
 _ITERATIONS, _CLOSE = 40, 1e-3
 """Newton steps at most; squared distance to the mode, in standard deviations of b, at which they end."""
-_SHORTER, _SHORTEST, _ROUNDING = 0.25, 1e-6, 1e-5
+_SHORTER, _SHORTEST, _ROUNDING = (
+    0.25,
+    1e-6,
+    1e-5,
+)  # of Newton steps: factor, least length, loss that is rounding
 _WEAKEST = 1e-4
 """Smallest pivot of a curvature matrix, relative to its diagonal: where the density is not concave."""
 _NODES = {1: 9, 2: 7, 3: 5, 4: 4}
 """Nodes for each dimension of the local variable."""
 _NEGLIGIBLE = 1e-7
 """Nodes with a smaller share of the largest weight are left out."""
-MOST_LOCAL = 4
+MOST_LOCAL = 4  # numbers of a local variable: four nodes for each are 256 places
 _SEARCH = 15
 """Evaluations that the search for a mode costs."""
 

@@ -16,7 +16,7 @@ from scirocco import _checks
 from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.frames import html_summary
 from scirocco.diagnostics.measures import rhat
-from scirocco.drawing.markup import Html, join, tag
+from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError, NoDrawsError, NotFittedError
 from scirocco.models._core import files, registry
 from scirocco.models._core.length import AskedDraws, check_burnin
@@ -61,93 +61,12 @@ _OPTIONS: dict[str, Any] = dict.fromkeys(("num_steps", "num_epochs", "max_second
 """Defaults of `FitOptions`."""
 
 
-class Conventions:
-    """Base class: parameters are the arguments of the constructor, stored under their names and checked when used."""
-
-    _estimator_type: ClassVar[str | None] = None
-    """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
-    _takes_counts: ClassVar[bool] = False
-    """Whether the input must be >= 0, for scikit-learn."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._check_arguments()
-
-    @classmethod
-    def _check_arguments(cls) -> None:
-        """Unknown arguments of the constructor and of `fit` are answered by those that were meant."""
-        made: Any = cls.__init__
-        fit: Any = vars(cls).get("fit", getattr(cls, "fit", None))
-        if fit is None or made is object.__init__:
-            return
-        known = dict.fromkeys(cls._names(), f"{cls.__name__}(...)")
-        signature = with_options(inspect.signature(fit))
-        to_fit = dict.fromkeys(signature.parameters, f"{cls.__name__}.fit")
-        cls.fit = _checks.known_arguments(  # type: ignore[attr-defined]
-            fit, f"{cls.__name__}.fit", known, signature=signature
-        )
-        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit)  # type: ignore[method-assign]
-
-    @classmethod
-    def _names(cls) -> list[str]:
-        return list(inspect.signature(cls).parameters)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments of the constructor."""
-        return {name: getattr(self, name) for name in self._names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set some arguments of the constructor; they are checked when used."""
-        for name, value in params.items():
-            if name not in self._names():
-                kind = type(self).__name__
-                raise InvalidValueError(
-                    f"{kind} has no parameter `{name}`. It has {', '.join(self._names())}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """A report of the fit in text and plots, shown in a notebook; with `path` also written as one HTML file.
-
-        The same as `sc.report.show(model, path, **options)`.
-        """
-        # reports depend on this package, which works without them: imported only when needed
-        return importlib.import_module("scirocco.report").show(self, path, **options)
-
-    def __repr__(self) -> str:
-        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
-        shown = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n])]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def _repr_html_(self) -> str:
-        """The settings and, after `fit`, the summary of the draws, for notebooks."""
-        return join([tag("pre", repr(self)), self._html_of_fit()])
-
-    def _html_of_fit(self) -> Html:
-        run = vars(self).get("run_")
-        return Html("") if run is None else tag("p", repr(run))
-
-    def __sklearn_tags__(self) -> Any:
-        """Tags for scikit-learn's pipelines."""
-        from scirocco._extras import require
-
-        utils, kind = require("sklearn.utils", "a scikit-learn pipeline"), self._estimator_type
-        return utils.Tags(
-            estimator_type=kind,
-            target_tags=utils.TargetTags(required=kind in ("classifier", "regressor")),
-            transformer_tags=utils.TransformerTags() if kind is None else None,
-            classifier_tags=utils.ClassifierTags() if kind == "classifier" else None,
-            regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
-            input_tags=utils.InputTags(sparse=True, positive_only=self._takes_counts),
-        )
-
-
-class FittedModel(Conventions):
+class FittedModel:
     """A model with posterior draws.
 
     A model makes a program of its data in `fit`, and calls `_run`. It writes `_results`, which turns the draws into
-    what users see, for a fit and for a file; `_watched`, what is compared between chains; and `_view`.
+    what users see, for a fit and for a file; `_watched`, what is compared between chains; and `_view`. As in
+    scikit-learn, the constructor stores its arguments under their names, and they are checked when they are used.
     """
 
     ADVICE: ClassVar[str] = "Run the chains longer (num_epochs)."
@@ -158,6 +77,11 @@ class FittedModel(Conventions):
     """Arguments with functions or weights of the user, which a file does not have: they are passed to `load`."""
     VALUES: ClassVar[tuple[type, ...]] = ()
     """Classes of arguments that a file may contain: dataclasses or named tuples of plain values."""
+
+    _estimator_type: ClassVar[str | None] = None
+    """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
+    _takes_counts: ClassVar[bool] = False
+    """Whether the input must be >= 0, for scikit-learn."""
 
     num_samples: Any
     num_burnin: Any
@@ -340,10 +264,79 @@ class FittedModel(Conventions):
                 f"the intervals are unreliable. {self.ADVICE}"
             )
 
-    def _html_of_fit(self) -> Html:
-        if "run_" not in vars(self):
-            return Html("")
-        return join([tag("p", repr(self.run_)), html_summary(self._judged().labelled_draws())])
+    # -- scikit-learn's interface, without scikit-learn ----------------------------------------------------------------
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._check_arguments()
+
+    @classmethod
+    def _check_arguments(cls) -> None:
+        """Unknown arguments of the constructor and of `fit` are answered by those that were meant."""
+        made: Any = cls.__init__
+        fit: Any = vars(cls).get("fit", getattr(cls, "fit", None))
+        if fit is None or made is object.__init__:
+            return
+        known = dict.fromkeys(cls._names(), f"{cls.__name__}(...)")
+        signature = with_options(inspect.signature(fit))
+        to_fit = dict.fromkeys(signature.parameters, f"{cls.__name__}.fit")
+        cls.fit = _checks.known_arguments(  # type: ignore[attr-defined]
+            fit, f"{cls.__name__}.fit", known, signature=signature
+        )
+        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit)  # type: ignore[method-assign]
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return list(inspect.signature(cls).parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {name: vars(self)[name] for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set some arguments of the constructor; they are checked when used."""
+        for name, value in params.items():
+            if name not in self._names():
+                kind = type(self).__name__
+                raise InvalidValueError(
+                    f"{kind} has no parameter `{name}`. It has {', '.join(self._names())}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """A report of the fit in text and plots, shown in a notebook; with `path` also written as one HTML file.
+
+        The same as `sc.report.show(model, path, **options)`.
+        """
+        # reports depend on this package, which works without them: imported only when needed
+        return importlib.import_module("scirocco.report").show(self, path, **options)
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        shown = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n])]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags for scikit-learn's pipelines."""
+        from scirocco._extras import require
+
+        utils, kind = require("sklearn.utils", "a scikit-learn pipeline"), self._estimator_type
+        return utils.Tags(
+            estimator_type=kind,
+            target_tags=utils.TargetTags(required=kind in ("classifier", "regressor")),
+            transformer_tags=utils.TransformerTags() if kind is None else None,
+            classifier_tags=utils.ClassifierTags() if kind == "classifier" else None,
+            regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
+            input_tags=utils.InputTags(sparse=True, positive_only=self._takes_counts),
+        )
+
+    def _repr_html_(self) -> str:
+        """The settings and, after `fit`, the summary of the draws, for notebooks."""
+        parts = [tag("pre", repr(self))]
+        if "run_" in vars(self):
+            parts += [tag("p", repr(self.run_)), html_summary(self._judged().labelled_draws())]
+        return join(parts)
 
 
 def _steps_made(run: Run) -> int:

@@ -175,13 +175,14 @@ class Sampled:
         """
         how = {**_of_session(options), "num_chains": asked.num_chains, "seed": asked.seed, "notes": note}
         if self.chosen and all(value is None for value in _lengths(options)):
-            wanted = {name: getattr(asked, name) for name in ("num_samples", "num_burnin", "thin")}
+            wanted = {name: asked._asdict()[name] for name in ("num_samples", "num_burnin", "thin")}
             return self.finish(self.sampling(**wanted, **how))
         sampling: Callable[..., Run] = self.sampling
         if self.chosen:
-            sampling, asked = (
-                functools.partial(sampling, **self._method()),
-                asked.or_else(_NUM_SAMPLES, _SHARE),
+            sampling = functools.partial(sampling, **self._method())
+            asked = asked._replace(
+                num_samples=_NUM_SAMPLES if asked.num_samples is None else asked.num_samples,
+                num_burnin=_SHARE if asked.num_burnin is None else asked.num_burnin,
             )
         length = check_length(
             *_lengths(options),
@@ -204,7 +205,7 @@ class Sampled:
         self, sampling: Callable[..., Run], length: FitLength, asked: AskedDraws, how: dict[str, Any]
     ) -> Run:
         if length.num_steps is not None:
-            return sampling(**asked.spread(length.num_steps).named(), **how)
+            return sampling(**asked.spread(length.num_steps)._asdict(), **how)
         store, seconds = how["store"], length.max_seconds or 0.0
         if store is not None and how["resume"] and holds_run(store):
             was = load(store).configuration
@@ -213,7 +214,7 @@ class Sampled:
             fixed = {name: how[name] for name in ("num_chains", "seed")}
             trial = functools.partial(sampling, num_samples=1, num_burnin=BY_THE_CLOCK, thin=1, **fixed)
             num_steps, left = affordable(trial, seconds)
-            plan = asked.spread(max(num_steps, asked.first_draw())).named()
+            plan = asked.spread(max(num_steps, asked.first_draw()))._asdict()
         watch = Stopwatch(left, plan["num_burnin"] + plan["thin"])
         return sampling(**plan, **(how | {"callbacks": (*how["callbacks"], watch)}))
 

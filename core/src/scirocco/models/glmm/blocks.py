@@ -27,6 +27,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
 from scirocco.models.glmm import moves
 from scirocco.models.glmm.density import (
+    Columns,
     Factor,
     SweepLayout,
     contribution,
@@ -43,8 +44,8 @@ from scirocco.types import Array, Key, Params
 
 _LEAPFROG, _FREE = 3, (10, 6)
 """Leapfrog steps; of normal responses, for which they read no rows, the number of trajectories and their steps."""
-_ACCEPTED = 0.8
-_WEAKEST = 1e-3
+_ACCEPTED = 0.8  # rate that the Hamiltonian moves are adapted to
+_WEAKEST = 1e-3  # least curvature in the metric, in units of the diagonal's
 _RARELY, _MEMORY = 0.1, 0.1
 """Acceptance rate below which deviations and all effects are not drawn together; weight of a sweep in its average."""
 TUNED = 60
@@ -74,7 +75,7 @@ class SweepState(NamedTuple):
 
 
 def sweeps(
-    layout: SweepLayout, data: dict[str, Any], state: SweepState, key: Key, begin: Array, count: Array
+    layout: SweepLayout, data: Columns, state: SweepState, key: Key, begin: Array, count: Array
 ) -> SweepState:
     """`count` sweeps, with numbers from `begin` on; random numbers depend on key and number."""
 
@@ -84,9 +85,7 @@ def sweeps(
     return jax.lax.fori_loop(begin, begin + count, one, state)
 
 
-def sweep(
-    layout: SweepLayout, data: dict[str, Any], state: SweepState, key: Key, number: Array
-) -> SweepState:
+def sweep(layout: SweepLayout, data: Columns, state: SweepState, key: Key, number: Array) -> SweepState:
     """One sweep."""
     position, effects = state.position, list(state.effects)
     theta = layout.model.constrain(position)
@@ -147,7 +146,7 @@ def rates(layout: SweepLayout) -> tuple[str, ...]:
     return *names, "deviations_acceptance_rate", *["joint_acceptance_rate"] * bool(layout.small)
 
 
-def renewed(layout: SweepLayout, data: dict[str, Any], state: SweepState) -> SweepState:
+def renewed(layout: SweepLayout, data: Columns, state: SweepState) -> SweepState:
     """Metric, `together` and `references` from the curvature at the current state."""
     theta = layout.model.constrain(state.position)
     eta = predictor(layout, data, theta, list(state.effects))
@@ -178,7 +177,7 @@ class _LevelApproximation(NamedTuple):
 
 
 def _local(
-    layout: SweepLayout, data: dict[str, Any], theta: Params, factor: Factor, effects: Array, eta: Array
+    layout: SweepLayout, data: Columns, theta: Params, factor: Factor, effects: Array, eta: Array
 ) -> _LevelApproximation:
     values, slope, matrix = expansion(layout, data, theta, factor, effects.shape[1], eta)
     tight = precision(layout.root(theta, factor.number))
@@ -189,13 +188,7 @@ def _local(
 
 
 def _draw_effects(
-    layout: SweepLayout,
-    data: dict[str, Any],
-    theta: Params,
-    factor: Factor,
-    effects: Array,
-    eta: Array,
-    key: Key,
+    layout: SweepLayout, data: Columns, theta: Params, factor: Factor, effects: Array, eta: Array, key: Key
 ) -> tuple[Array, Array, Array]:
     """Effects, linear predictor, and the share of levels that moved.
 
@@ -224,7 +217,7 @@ def _draw_effects(
 
 def _draw_whole(
     layout: SweepLayout,
-    data: dict[str, Any],
+    data: Columns,
     position: Params,
     factor: Factor,
     effects: Array,
@@ -248,7 +241,7 @@ def _draw_whole(
 # -- all global parameters given the standardised effects --------------------------------------------------------------
 
 
-def _given(layout: SweepLayout, data: dict[str, Any], here: Params, standard: list[Array]) -> Any:
+def _given(layout: SweepLayout, data: Columns, here: Params, standard: list[Array]) -> Any:
     """log p(θ | standardised effects, rows) as a function of the position, in differences to `here`."""
     theta = layout.model.constrain(here)
     linear = layout.linear(theta)

@@ -12,13 +12,13 @@ import numpy as np
 from scirocco.models._core.chain import Chain, Spec
 from scirocco.models.glmm import blocks, moves
 from scirocco.models.glmm.blocks import SweepState
-from scirocco.models.glmm.density import Factor, SweepLayout
+from scirocco.models.glmm.density import Columns, Factor, SweepLayout
 from scirocco.types import Params
 
 METHOD = "blocked Gibbs sampler"
 DEFAULTS: dict[str, Any] = {"num_samples": 250, "thin": 4, "num_burnin": 75, "share": 0.3, "num_chains": 4}
 """Lengths where none is given, the burn-in in units of `thin` sweeps; `share`: its part of a run with a length."""
-_SAME = 1e-5
+_SAME = 1e-5  # relative difference of columns that are the same
 _MOST_TOGETHER, _LARGEST_TABLE = 300, 10_000_000
 """Coefficients and effects that are drawn together at most; numbers in the table of those × levels of the largest."""
 _SPREAD = 0.2
@@ -48,13 +48,13 @@ def arranged(
         For each factor, the place of the intercept among its effects.
     """
     family, model, factors = layout_of
-    data: dict[str, Any] = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
+    data: Columns = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
     levels = [arrays[f"level_{factor.number}"] for factor in factors]
     weight = arrays.get("weight", np.ones(len(arrays["y"])))
     shifted = list[tuple[int, ...]]()
     for factor, level, count, place in zip(factors, levels, num_levels, intercepts, strict=True):
         z = arrays[f"z_{factor.number}"]
-        found = _replaced(arrays["x"], z, level, count, place)
+        found = replaced(arrays["x"], z, level, count, place)
         shifted.append(tuple(found))
         if found:
             data[f"shift_{factor.number}"] = np.stack(list(found.values())).astype(z.dtype)
@@ -90,7 +90,7 @@ def _small(num_coefficients: int, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _replaced(
+def replaced(
     x: np.ndarray, z: np.ndarray, level: np.ndarray, count: int, intercept: int | None
 ) -> dict[int, np.ndarray]:
     """For columns of x that a factor's effects can replace: the effects (q, levels) that equal the column."""
@@ -116,7 +116,7 @@ def _replaced(
 class SweepChain(Chain):
     """One chain: a step is a sweep."""
 
-    def __init__(self, layout: SweepLayout, data: dict[str, Any], start: Params, seed: int, number: int):
+    def __init__(self, layout: SweepLayout, data: Columns, start: Params, seed: int, number: int):
         super().__init__(seed, number)
         self.layout, self.data = layout, data
         self.key = jax.random.fold_in(jax.random.key(seed), number)

@@ -20,6 +20,8 @@ from scirocco.model.families import FAMILIES, PARAMETERS, log_prior
 from scirocco.model.groups import Root
 from scirocco.types import Array, Params, Rows
 
+Columns = dict[str, Any]
+"""What the rows have, by name: `x`, `y`, `z_0`, `level_0`, ..., and what is computed of them once."""
 SCALE = 2.5
 """Standard deviation of coefficients, and of the half-normal prior of the deviations of effects."""
 
@@ -172,7 +174,7 @@ class SweepLayout:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def predictor(layout: SweepLayout, data: dict[str, Any], theta: Params, effects: list[Array]) -> Array:
+def predictor(layout: SweepLayout, data: Columns, theta: Params, effects: list[Array]) -> Array:
     """η of each row."""
     eta = theta["coef"] @ data["x"] + data.get("offset", 0.0)
     for factor in layout.factors:
@@ -180,18 +182,18 @@ def predictor(layout: SweepLayout, data: dict[str, Any], theta: Params, effects:
     return eta
 
 
-def contribution(data: dict[str, Any], factor: Factor, effects: Array) -> Array:
+def contribution(data: Columns, factor: Factor, effects: Array) -> Array:
     """Σ_j z_j b_j of each row."""
     level, z = data[f"level_{factor.number}"], data[f"z_{factor.number}"]
     return sum((z[j] * effects[j][level] for j in range(1, factor.size)), start=z[0] * effects[0][level])
 
 
-def of_rows(family: str, data: dict[str, Any], theta: Params, eta: Array) -> Array:
+def of_rows(family: str, data: Columns, theta: Params, eta: Array) -> Array:
     """The log likelihood of each row."""
     return data.get("weight", 1.0) * FAMILIES[family].log_density(data, eta, theta)
 
 
-def slopes(family: str, data: dict[str, Any], theta: Params, eta: Array) -> tuple[Array, Array, Array]:
+def slopes(family: str, data: Columns, theta: Params, eta: Array) -> tuple[Array, Array, Array]:
     """The log likelihood of each row, its derivative in η, and its information (positive)."""
     ones = jnp.ones_like(eta)
 
@@ -203,14 +205,14 @@ def slopes(family: str, data: dict[str, Any], theta: Params, eta: Array) -> tupl
     return value, first, -second if expected is None else expected
 
 
-def level_sums(data: dict[str, Any], factor: Factor, num_levels: int, columns: list[Array]) -> list[Array]:
+def level_sums(data: Columns, factor: Factor, num_levels: int, columns: list[Array]) -> list[Array]:
     """Sums of columns over the rows of each level."""
     level = data[f"level_{factor.number}"]
     return [jax.ops.segment_sum(column, level, num_levels) for column in columns]
 
 
 def expansion(
-    layout: SweepLayout, data: dict[str, Any], theta: Params, factor: Factor, num_levels: int, eta: Array
+    layout: SweepLayout, data: Columns, theta: Params, factor: Factor, num_levels: int, eta: Array
 ) -> tuple[Array, Array, Array]:
     """Log likelihoods of rows; gradient (q, levels) and information (q, q, levels) of a factor's effects at η."""
     z, size = data[f"z_{factor.number}"], factor.size

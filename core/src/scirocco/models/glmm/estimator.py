@@ -20,13 +20,7 @@ from scirocco.models._core.program import FitOptions, OwnChains, Sampled
 from scirocco.models._core.view import View
 from scirocco.models.glmm import blocks, crossed, density, problem
 from scirocco.models.glmm.problem import InternalUnits, MixedProblem, Term
-from scirocco.models.inputs.formulas import (
-    Design,
-    as_frame,
-    missing_rows,
-    parse,
-    used_columns,
-)
+from scirocco.models.inputs.formulas import Design, as_frame, parse, refuse_missing, used_columns
 from scirocco.run import Run, sample
 from scirocco.run.local_draws import some_draws
 from scirocco.types import Params, PyTree
@@ -139,12 +133,7 @@ class GLMM(FittedModel):
         )
         self.num_prediction_draws, self.seed = num_prediction_draws, seed
 
-    def fit(
-        self,
-        frame: Any,
-        y: None = None,
-        **options: Unpack[FitOptions],
-    ) -> GLMM:
+    def fit(self, frame: Any, y: None = None, **options: Unpack[FitOptions]) -> GLMM:
         """Draw from the posterior given a table with named columns.
 
         Parameters
@@ -396,12 +385,7 @@ class GLMM(FittedModel):
             varying |= {name for term in self._terms for name in term.design.variables}
             columns = [name for name in columns if name in self._design.variables or name not in varying]
         table = as_frame(frame, columns, "predict")
-        bad = missing_rows(table)
-        if bad:
-            name, where = next(iter(bad.items()))
-            raise InvalidValueError(
-                f"column `{name}` has missing values in {int(where.sum())} rows, the first is {int(np.argmax(where))}."
-            )
+        refuse_missing(table)
         rng = np.random.default_rng(self.seed)
         outcome = list[np.ndarray]()
         some = self._some()

@@ -14,6 +14,7 @@ from scirocco import transforms
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
 from scirocco.models.glmm import density
 from scirocco.models.glmm.density import (
+    Columns,
     Factor,
     SweepLayout,
     contribution,
@@ -72,7 +73,7 @@ def given_effects(layout: SweepLayout, position: Params, factor: Factor, effects
 
 def with_effects(
     layout: SweepLayout,
-    data: dict[str, Any],
+    data: Columns,
     position: Params,
     factor: Factor,
     effects: Array,
@@ -181,13 +182,7 @@ SHORT, SHARE = 0.3, 0.25
 
 
 def shift(
-    layout: SweepLayout,
-    data: dict[str, Any],
-    theta: Params,
-    coef: Array,
-    factor: Factor,
-    effects: Array,
-    key: Key,
+    layout: SweepLayout, data: Columns, theta: Params, coef: Array, factor: Factor, effects: Array, key: Key
 ) -> tuple[Array, Array]:
     """Coefficients + δ and effects - T δ, with δ from its normal distribution given everything else."""
     places = layout.shifted[factor.number]
@@ -206,7 +201,7 @@ def shift(
 
 def shift_nested(
     layout: SweepLayout,
-    data: dict[str, Any],
+    data: Columns,
     theta: Params,
     pair: tuple[int, int, int, int],
     effects: list[Array],
@@ -243,7 +238,7 @@ class JointDraw(NamedTuple):
     """Cᵀ C for each pair of effects: (q, q, s, s)."""
 
 
-def blank(layout: SweepLayout, data: dict[str, Any], effects: tuple[Array, ...]) -> tuple[JointDraw, ...]:
+def blank(layout: SweepLayout, data: Columns, effects: tuple[Array, ...]) -> tuple[JointDraw, ...]:
     """Zeros, for each large factor."""
     count = len(data["x"]) + sum(effects[number].size for number in layout.small)
     found = list[JointDraw]()
@@ -257,7 +252,7 @@ def blank(layout: SweepLayout, data: dict[str, Any], effects: tuple[Array, ...])
 
 
 def measured(
-    layout: SweepLayout, data: dict[str, Any], theta: Params, effects: list[Array], eta: Array
+    layout: SweepLayout, data: Columns, theta: Params, effects: list[Array], eta: Array
 ) -> tuple[JointDraw, ...]:
     """`JointDraw` for each large factor, at the current state; any other is as right, and is accepted more rarely."""
     if not layout.small:
@@ -292,7 +287,7 @@ class _LevelColumns(NamedTuple):
     levels: int
 
 
-def _columns(data: dict[str, Any], number: int, effects: list[Array]) -> _LevelColumns:
+def _columns(data: Columns, number: int, effects: list[Array]) -> _LevelColumns:
     return _LevelColumns(data[f"z_{number}"], data[f"level_{number}"], effects[number].shape[1])
 
 
@@ -318,7 +313,7 @@ def _products(left: _LevelColumns, others: list[_LevelColumns], weight: Array) -
 
 def draw_together(
     layout: SweepLayout,
-    data: dict[str, Any],
+    data: Columns,
     theta: Params,
     coef: Array,
     effects: list[Array],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Unpack
@@ -151,12 +152,7 @@ class GaussianMixture(FittedModel):
         self.batch_size, self.num_samples, self.num_burnin = batch_size, num_samples, num_burnin
         self.thin, self.num_chains, self.seed = thin, num_chains, seed
 
-    def fit(
-        self,
-        X: TableLike,
-        y: object = None,
-        **options: Unpack[FitOptions],
-    ) -> GaussianMixture:
+    def fit(self, X: TableLike, y: object = None, **options: Unpack[FitOptions]) -> GaussianMixture:
         """Draw from the posterior given rows X (N, d).
 
         Parameters
@@ -236,7 +232,8 @@ class GaussianMixture(FittedModel):
         rng: np.random.Generator,
     ) -> Sampler:
         """A step of its own for each number, as a diagonal metric; SCIR for the weights."""
-        steps = step_sizes(x, begin, priors, getattr(estimator, "batch_size", None), rng)
+        size = None if isinstance(estimator, Full) else estimator.batching(len(x)).size
+        steps = step_sizes(x, begin, priors, size, rng)
         diagonal = self.covariance == "diagonal"
         sizes = [steps.means, steps.scales] if diagonal else [steps.means]
         gradient = self.sampler
@@ -339,7 +336,7 @@ class GaussianMixture(FittedModel):
         return draws, self._order[chosen]
 
     def _blocks(self, X: TableLike) -> Iterator[np.ndarray]:
-        like = (self.n_features_in_, getattr(self, "feature_names_in_", None))
+        like = (self.n_features_in_, vars(self).get("feature_names_in_"))
         table = features(X, "GaussianMixture", constant="keep", exact=True, like=like)
         rows = self._units.apply(table.array)
         yield from np.array_split(rows, range(_BLOCK, len(rows), _BLOCK))
@@ -359,14 +356,12 @@ def _likelihoods(draws: Params, rows: Array) -> Array:
 
 # -- density -----------------------------------------------------------------------------------------------------------
 
-_LOG_2PI = float(np.log(2 * np.pi))
-
 
 def log_components(params: Params, x: Array) -> Array:
     """log w_k + log N(x | μ_k, s_k²), (K,), for one row."""
     scales = params.get("scales")
     standard = x - params["means"]
-    logs = jnp.log(params["weights"]) - 0.5 * x.shape[-1] * _LOG_2PI
+    logs = jnp.log(params["weights"]) - 0.5 * x.shape[-1] * math.log(2 * math.pi)
     if scales is not None:
         standard = standard / scales
         logs = logs - jnp.sum(jnp.log(scales), axis=-1)

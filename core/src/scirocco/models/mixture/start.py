@@ -14,11 +14,15 @@ from scirocco.models.inputs import Units, gamma_law
 COVARIANCES = ("known", "diagonal")
 _WHO = "GaussianMixture"
 
-_ROWS, _ITERATIONS, _RESTARTS = 5_000, 60, 4
-_ALL_ITERATIONS, _CHUNK = 15, 50_000
+_ROWS, _ITERATIONS, _RESTARTS = (
+    5_000,
+    60,
+    4,
+)  # of EM: rows of the first fits, their iterations, and their number
+_ALL_ITERATIONS, _CHUNK = 15, 50_000  # iterations on all rows, and how many at once
 _EXTRA = 0.1
 """How much of the posterior variance a step's length, and its minibatch, may each add (half of it, to first order)."""
-LONGEST = 1.0
+LONGEST = 1.0  # h of SCIR: after it the weights have forgotten 63 % of where they were
 _LEAST_SCALE = 1e-4
 """Smallest fraction of the data's standard deviation that float32 can resolve."""
 

@@ -20,12 +20,7 @@ from scirocco.types import Array, Params
 
 Apply = Callable[[Params, Array], Array]
 
-ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "sigmoid": jax.nn.sigmoid,
-    "softmax": jax.nn.softmax,
-    "tanh": jnp.tanh,
-}
+ACTIVATIONS = {"relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "softmax": jax.nn.softmax, "tanh": jnp.tanh}
 
 
 @dataclass(frozen=True)

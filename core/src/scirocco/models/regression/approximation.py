@@ -26,14 +26,14 @@ from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, SGHMC, Preconditioned, Sampler, Scales
 from scirocco.types import Array
 
-_CHUNK = 16_384
-_FIRST_ROWS = 20_000
+_CHUNK = 16_384  # rows at once: their design matrix stays in the cache
+_FIRST_ROWS = 20_000  # of the first Newton steps
 _WORK = 2e10
 """Rows × parameters² of one look at the curvature; of more rows a random part is taken."""
-_MOST_STEPS, _MOST_LOOKS = 40, 6
+_MOST_STEPS, _MOST_LOOKS = 40, 6  # Newton steps on the first rows, and on all
 _CLOSE = 0.02
 """Root-mean-square distance to the centre, in posterior standard deviations, at which steps end."""
-_POINTS = 8
+_POINTS = 8  # of the posterior at which curvature and noise are measured
 _FLATTEST = 1e-9
 """Smallest eigenvalue of a correlation matrix that is believed: chains move in float32."""
 
@@ -323,11 +323,11 @@ def reduced(x: np.ndarray, y: np.ndarray, intercept: bool, weight: np.ndarray | 
 # variates; the noise of their estimates, known for every coordinate from the approximation, is subtracted from the
 # injected noise. The remaining error is of second order in the step size.
 
-FRICTION = 1.0
+FRICTION = 1.0  # per unit of time: posterior deviations are about 1, so that chains forget in a few units
 STEP = {"normal": 0.3, "laplace": 0.3, "horseshoe": 0.15}
 """In units of posterior deviations (over the root of the largest curvature, where that is above 1)."""
-THIN = {"normal": 10, "laplace": 10, "horseshoe": 100}
-_BATCH = 500
+THIN = {"normal": 10, "laplace": 10, "horseshoe": 100}  # steps from one draw to the next
+_BATCH = 500  # rows
 _NOISE, _SHORTER = 0.01, 0.5
 """Largest ε²V, and how much shorter steps with minibatches are. The mean noise is subtracted from the injected noise,
 but it grows with the distance from the centre. On covertype with all rows, ε²V = 0.1 left deviations up to 11 % too

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
@@ -18,6 +18,7 @@ from scirocco.drawing.markup import Section, join, number, paragraph, search, so
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
+from scirocco.model.families import PARAMETERS
 from scirocco.models._core.model import FittedModel
 from scirocco.models._core.program import FitOptions, Sampled
 from scirocco.models._core.view import Seen, View, size_of
@@ -84,13 +85,14 @@ class Regression(FittedModel):
     scale: float | None
     intercept: bool
     intercept_scale: float | None
-    slab: float | None = None
     standardise: bool
     constant_columns: str
     formula: str | None
     sampler: Sampler | None
     estimator: Estimator | None
     num_prediction_draws: int
+    coef_: np.ndarray
+    intercept_: Any
     n_features_in_: int
     categories_: dict[str, list[object]]
     """The levels of columns of categories; each level but the first is a feature `column[level]`."""
@@ -234,12 +236,6 @@ class Regression(FittedModel):
         for setting, flag in (("intercept", self.intercept), ("standardise", self.standardise)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise InvalidTypeError(f"`{setting}` of {name} must be True or False, got {flag!r}.")
-        if self.slab is not None:
-            _checks.positive(self.slab, "slab", name)
-            if self.prior != "horseshoe":
-                raise InvalidValueError(
-                    f"`slab` of {name} requires prior='horseshoe', got prior={self.prior!r}."
-                )
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
 
     def _make_prior(
@@ -255,8 +251,7 @@ class Regression(FittedModel):
         known = most > 1e-12 / scale**2  # not of a column of zeros that was kept: the prior has to do
         widths = RESOLUTION / np.sqrt(np.where(known, most, scale**-2.0))
         resolution = tuple(float(2.0 ** np.round(np.log2(width))) for width in widths)
-        slab = None if self.slab is None else float(self.slab)
-        return HorseshoePrior(scale, intercept_scale, noise_scale, resolution, slab)
+        return HorseshoePrior(scale, intercept_scale, noise_scale, resolution)
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -279,6 +274,11 @@ class Regression(FittedModel):
         total = len(flat["coef"])
         some = np.linspace(0, total - 1, min(total, self.num_prediction_draws)).round().astype(int)
         self._few = {name: leaf[np.unique(some)].astype(np.float64) for name, leaf in flat.items()}
+        means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
+        self.coef_, intercept = means["coef"], means.get("intercept", 0.0)
+        self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
+        for name in PARAMETERS.keys() & means.keys():
+            setattr(self, f"{name}_", float(means[name]))
         return draws
 
     # -- what a fit gives ----------------------------------------------------------------------------------------------
@@ -324,6 +324,23 @@ class Regression(FittedModel):
             eta = eta.reshape(len(eta), *coef.shape[:-1]) + self._few.get("intercept", 0.0)
             yield here, eta if shift is None else eta + shift[here, None]
 
+    def _averages(
+        self,
+        X: TableLike,
+        offset: ColumnLike | None,
+        interval: float | None,
+        mean_of: Callable[[np.ndarray], np.ndarray],
+        drawn_of: Callable[[np.ndarray], np.ndarray] = lambda mean: mean,
+    ) -> tuple[np.ndarray, ...]:
+        """Averages over the draws of a mean, and the ends of an interval of what is drawn given it, for each row."""
+        self._check_fitted()
+        found = []
+        for _, eta in self._predictors(X, offset):
+            mean = mean_of(eta)
+            ends = () if interval is None else central(drawn_of(mean), interval, axis=1)
+            found.append([mean.mean(axis=1), *ends])
+        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+
     def predict_frame(self, X: TableLike, interval: float = 0.9) -> Any:
         """Predictions as a pandas data frame with a row for each row of X, and its index if X is a data frame.
 
@@ -337,23 +354,21 @@ class Regression(FittedModel):
         return pandas.DataFrame(self._frame_columns(X, interval), index)
 
     def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
-        raise NotImplementedError
+        return dict(self.predict(X, interval=interval)._asdict())  # type: ignore[attr-defined]
+
+    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
+        """R²: the fraction of the variance of y (with a formula, of its response) that `predict` explains."""
+        predicted = self.predict(X)  # type: ignore[attr-defined]
+        values = targets(self._responses(X, y), num_rows=len(predicted), who=type(self).__name__)
+        total = float(np.sum((values - values.mean()) ** 2))
+        left = float(np.sum((values - predicted) ** 2))
+        return 1.0 - left / total if total else float(left == 0.0)
 
     def _responses(self, X: TableLike, y: ColumnLike | None) -> Any:
         """The responses of rows: those of the formula's column, or y."""
         if self.formula is not None and y is None:
             return response_of(self.formula, X, type(self).__name__)
         return y
-
-    def _r_squared(self, predicted: np.ndarray, y: ColumnLike | None) -> float:
-        values = targets(y, who=type(self).__name__)
-        if len(values) != len(predicted):
-            raise InvalidValueError(
-                f"X has {len(predicted)} rows and y has {len(values)}: they must be as many."
-            )
-        total = float(np.sum((values - values.mean()) ** 2))
-        left = float(np.sum((values - predicted) ** 2))
-        return 1.0 - left / total if total else float(left == 0.0)
 
     def _coordinates(self) -> dict[str, Sequence[Any]]:
         """The names of columns and classes, by the axis of `coef` and `intercept` that they label."""

@@ -15,8 +15,8 @@ from scirocco.models.inputs.formulas import (
     as_frame,
     checked_weights,
     column,
-    missing_rows,
     parse,
+    refuse_missing,
     used_columns,
 )
 
@@ -74,7 +74,7 @@ def from_formula(
     table = as_frame(frame, used_columns(parsed, weights), who, keep=(parsed.response,))
     if len(table) == 0:
         raise InvalidValueError(f"the table of {who} has no rows.")
-    _refuse_missing(table)
+    refuse_missing(table)
     design = Design(parsed.fixed, table, offset=parsed.offset)
     if not [name for name in design.names if name != INTERCEPT]:
         raise InvalidValueError(f"the formula {formula!r} has no columns: {who} requires at least one.")
@@ -102,7 +102,7 @@ def for_prediction(formula: str, design: Design, frame: Any, who: str) -> tuple[
     """The columns of a formula, and the offset, of other rows; the response is not needed."""
     parsed = parse(formula)
     table = as_frame(frame, used_columns(parsed, response=False), who)
-    _refuse_missing(table)
+    refuse_missing(table)
     return made_columns(design, table), design.offset(table)
 
 
@@ -126,11 +126,3 @@ def per_row(values: Any, name: str, num_rows: int, who: str) -> np.ndarray | Non
         bad = int(np.argmin(np.isfinite(found)))
         raise InvalidValueError(f"`{name}` of {who} is {found[bad]} in row {bad}.")
     return checked_weights(found, name) if name == "weights" else found
-
-
-def _refuse_missing(table: Any) -> None:
-    for name, where in missing_rows(table).items():
-        raise InvalidValueError(
-            f"column `{name}` has {int(where.sum())} missing or infinite values, the first in row "
-            f"{int(np.argmax(where))}: fill them, or drop these rows first."
-        )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from scirocco import _checks, transforms
-from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.diagnostics.intervals import Predicted
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
@@ -19,7 +18,6 @@ from scirocco.models.regression.approximation import SamplingMethod
 from scirocco.models.regression.base import Composed, Regression
 from scirocco.models.regression.columns import FitInput
 from scirocco.models.regression.density import Likelihood, Simulated
-from scirocco.run import Run
 from scirocco.samplers import Sampler
 
 _PARAMETERS = """Parameters
@@ -53,8 +51,6 @@ class FamilyRegression(Regression):
 
     scale: float
     intercept_scale: float
-    coef_: np.ndarray
-    intercept_: float
     _estimator_type = "regressor"
     _priors = ("normal", "laplace")
     _family: ClassVar[str]
@@ -128,16 +124,6 @@ class FamilyRegression(Regression):
         told = {**units.written(), "centre": centre, "spread": spread}
         return Composed(model, data, SamplingMethod(self.sampler, self.estimator, start), told)
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        draws = super()._results(run, told, arrays)
-        means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
-        self.coef_, self.intercept_ = means["coef"], float(means.get("intercept", 0.0))
-        for name in FAMILIES[self._family].parameters:
-            setattr(self, f"{name}_", float(means[name]))
-        return draws
-
     @property
     def simulate(self) -> Any:
         """`simulate(params, row, key)`: a new response of a row {x, offset}, for `sc.analysis.predictive_check`."""
@@ -165,26 +151,14 @@ class FamilyRegression(Regression):
         offset
             As for `fit`, of these rows; by default 0.
         """
-        self._check_fitted()
         _checks.choice(kind, "kind", ("observation", "mean"))
         family, rng = FAMILIES[self._family], np.random.default_rng(self.seed)
-        means, ends = [], []
-        for _, eta in self._predictors(X, offset):
-            mean = family.mean(eta)
-            means.append(mean.mean(axis=1))
-            if interval is not None:
-                drawn = mean if kind == "mean" else family.draw(rng, mean, self._few)
-                ends.append(np.stack(central(drawn, interval, axis=1)))
-        mean = np.concatenate(means)
-        return mean if interval is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
-    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
-        found = self.predict(X, interval=interval)
-        return dict(zip(("mean", "low", "high"), found, strict=True))
+        def drawn(mean: np.ndarray) -> np.ndarray:
+            return mean if kind == "mean" else family.draw(rng, mean, self._few)
 
-    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
-        """R²: the fraction of the variance of y (with a formula, of its response) that `predict` explains."""
-        return self._r_squared(self.predict(X), self._responses(X, y))
+        found = self._averages(X, offset, interval, family.mean, drawn)
+        return found[0] if interval is None else Predicted(*found)
 
 
 class PoissonRegression(FamilyRegression):

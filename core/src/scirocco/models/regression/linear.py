@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
 from scirocco.data.shuffle import shuffled_numbers
-from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.diagnostics.intervals import Predicted
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.estimators.newton import inverse_root
@@ -33,7 +33,7 @@ from scirocco.run import Run
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
-_ROUNDS = 50
+_ROUNDS = 50  # of the normal equations, at most; a few are usual
 _MOST_KEPT = 1 << 28
 """Bytes of a table up to which a fit keeps its rows, for leave-one-out; the draws do not need them."""
 
@@ -107,8 +107,6 @@ class LinearRegression(Regression):
     True
     """
 
-    coef_: np.ndarray
-    intercept_: float
     noise_: float
     _estimator_type = "regressor"
     _from_data = ("scale", "intercept_scale")
@@ -118,7 +116,6 @@ class LinearRegression(Regression):
         prior: str = "normal",
         *,
         scale: float | None = None,
-        slab: float | None = None,
         noise: float | None = None,
         intercept: bool = True,
         intercept_scale: float | None = None,
@@ -134,7 +131,7 @@ class LinearRegression(Regression):
         num_prediction_draws: int = 1000,
         seed: int = 0,
     ):
-        self.prior, self.scale, self.slab, self.noise = prior, scale, slab, noise
+        self.prior, self.scale, self.noise = prior, scale, noise
         self.intercept, self.intercept_scale = intercept, intercept_scale
         self.standardise, self.constant_columns, self.formula = standardise, constant_columns, formula
         self.sampler, self.estimator = sampler, estimator
@@ -249,70 +246,48 @@ class LinearRegression(Regression):
     def _results(
         self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        draws = super()._results(run, told, arrays)
-        means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
-        self.coef_ = means["coef"]
-        self.intercept_ = float(means.get("intercept", 0.0))
-        self.noise_ = float(means["noise"]) if "noise" in means else float(self.noise or 0.0)
-        return draws
+        if self.noise is not None:
+            self.noise_ = float(self.noise)
+        return super()._results(run, told, arrays)
 
     # -- predictions ---------------------------------------------------------------------------------------------------
 
     def predict(
         self,
         X: TableLike,
-        return_std: bool = False,
         interval: float | None = None,
         *,
         kind: str = "observation",
         offset: ColumnLike | None = None,
     ) -> Any:
-        """Posterior mean of xᵀβ + b; on request the spread of new observations there.
+        """Posterior mean of xᵀβ + b; with `interval`, a `Predicted` with `mean`, `low` and `high`.
 
         Parameters
         ----------
         X
             Rows.
-        return_std
-            Return (mean, standard deviation) of the posterior predictive: of coefficients and noise together.
         interval
-            A probability such as 0.9: return a `Predicted` with `mean`, `low` and `high`, between which a new
-            observation lies with that probability (coefficients and noise together).
+            A probability such as 0.9.
         kind
-            "observation"; or "mean": the interval of xᵀβ + b.
+            What lies between `low` and `high` with that probability: a new "observation" (coefficients and noise
+            together), or xᵀβ + b ("mean").
         offset
             As for `fit`, of these rows; by default 0.
         """
-        self._check_fitted()
         _checks.choice(kind, "kind", ("observation", "mean"))
-        if return_std and interval is not None:
-            raise InvalidValueError("pass `return_std` or `interval` to predict, not both.")
-        noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
-        means, deviations, ends = [], [], []
-        for _, eta in self._predictors(X, offset):
-            means.append(eta.mean(axis=1))
-            if return_std:
-                deviations.append(np.sqrt(eta.var(axis=1) + np.mean(noise**2)))
-            if interval is not None:
-                drawn = eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
-                ends.append(np.stack(central(drawn, interval, axis=1)))
-        mean = np.concatenate(means)
-        if return_std:
-            return mean, np.concatenate(deviations)
-        return mean if interval is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
-    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
-        return dict(self.predict(X, interval=interval)._asdict())
+        def drawn(eta: np.ndarray) -> np.ndarray:
+            noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
+            return eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
+
+        found = self._averages(X, offset, interval, lambda eta: eta, drawn)
+        return found[0] if interval is None else Predicted(*found)
 
     def _new_noise(self, count: int) -> np.ndarray:
         """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
         from scipy.special import ndtri
 
         return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
-
-    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
-        """R²: the fraction of the variance of y (with a formula, of its response) that `predict` explains."""
-        return self._r_squared(self.predict(X), self._responses(X, y))
 
 
 def _few_rows(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
-from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.diagnostics.intervals import Predicted
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
@@ -101,8 +101,6 @@ class LogisticRegression(Regression):
     scale: float
     intercept_scale: float
     classes_: np.ndarray
-    coef_: np.ndarray
-    intercept_: np.ndarray
     _estimator_type = "classifier"
     _baseline: ClassVar[bool] = False
     """Whether the coefficients of more than two classes are against the first."""
@@ -112,7 +110,6 @@ class LogisticRegression(Regression):
         prior: str = "laplace",
         *,
         scale: float = 1.0,
-        slab: float | None = None,
         intercept: bool = True,
         intercept_scale: float = 10.0,
         standardise: bool = False,
@@ -128,7 +125,7 @@ class LogisticRegression(Regression):
         num_prediction_draws: int = 1000,
         seed: int = 0,
     ):
-        self.prior, self.scale, self.slab = prior, scale, slab
+        self.prior, self.scale = prior, scale
         self.intercept, self.intercept_scale = intercept, intercept_scale
         self.standardise, self.classes, self.constant_columns = standardise, classes, constant_columns
         self.formula = formula
@@ -153,15 +150,7 @@ class LogisticRegression(Regression):
             )
         units = Units.of(found.table.array, self.standardise, found.intercept)
         x = units.apply(found.table.array)
-        rows = DesignRows(
-            x,
-            codes,
-            len(classes),
-            found.intercept,
-            self._baseline,
-            found.offset,
-            found.weight,
-        )
+        rows = DesignRows(x, codes, len(classes), found.intercept, self._baseline, found.offset, found.weight)
         if rows.shape[0] * rows.shape[1] > DENSE_LIMIT:
             prior = self._own_prior(np.ones((1, width)))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
@@ -206,10 +195,8 @@ class LogisticRegression(Regression):
     ) -> dict[str, np.ndarray]:
         draws = super()._results(run, told, arrays)
         self.classes_ = np.asarray(told["classes"], np.dtype(told["classes_type"]))
-        coef = np.asarray(draws["coef"], np.float64).mean(axis=(0, 1))
-        self.coef_ = coef.reshape(self._coef_shape())
-        intercept = np.asarray(draws.get("intercept", np.zeros((1, 1))), np.float64).mean(axis=(0, 1))
-        self.intercept_ = np.broadcast_to(intercept.reshape(-1), (len(self.coef_),)).copy()
+        self.coef_ = self.coef_.reshape(self._coef_shape())
+        self.intercept_ = np.broadcast_to(np.ravel(self.intercept_), (len(self.coef_),)).copy()
         return draws
 
     @property
@@ -233,24 +220,19 @@ class LogisticRegression(Regression):
         Parameters
         ----------
         X
-            DesignRows.
+            Rows.
         interval
             A probability such as 0.9: the result then has `mean`, `low` and `high`, a central interval of the class
             probabilities given the data (of the probability, not of the outcome, which is one class or another).
         offset
             As for `fit`, of these rows; by default 0.
         """
-        self._check_fitted()
-        means, ends = [], []
-        for _, eta in self._predictors(X, offset):
-            each = probabilities(eta, len(self.classes_) > 2, self._has_baseline)
-            means.append(each.mean(axis=1))
-            if interval is not None:
-                ends.append(np.stack(central(each, interval, axis=1)))
-        mean = np.concatenate(means)
+        mean, *ends = self._averages(
+            X, offset, interval, lambda eta: probabilities(eta, len(self.classes_) > 2, self._has_baseline)
+        )
         if interval is None:
             return mean if mean.ndim == 2 else np.stack([1.0 - mean, mean], axis=1)
-        low, high = np.concatenate(ends, axis=1)
+        low, high = ends
         if mean.ndim == 2:
             return Predicted(mean, low, high)
         pairs = ((1.0 - mean, mean), (1.0 - high, low), (1.0 - low, high))
