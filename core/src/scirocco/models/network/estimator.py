@@ -28,14 +28,15 @@ from scirocco.models.network import networks
 from scirocco.models.network.problem import (
     Apply,
     Form,
+    LabelledRows,
     NetworkProblem,
     Probabilities,
     WeightPrior,
+    check_network,
     checked_inputs,
     checked_labels,
     gamma_prior,
-    own_problem,
-    two_layers,
+    num_classes_of,
 )
 from scirocco.reducers import Predictive
 from scirocco.run import sample
@@ -239,25 +240,24 @@ class BNN(FittedModel):
         # as many draws as fit are averaged, `thin` steps apart
         return self._run(program, options, asked._replace(num_samples=BY_THE_CLOCK))
 
-    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
-        form = told["form"]
-        names = None if form["names"] is None else tuple(form["names"])
-        network = self.apply if told["own"] else networks.TwoLayers(self.activation)
-        self._prior = gamma_prior(self.precision)
-        self._probabilities = None if network is None else Probabilities(network)
-        self.classes_ = np.asarray(told["classes"], np.dtype(told["classes_type"]))
-        self._set_form(Form(tuple(form["row"]), names, bool(form["pixels"])))
-        self._reference = told["reference"]
-        return self._set_weights(run, self.params, arrays.get("tested"))
-
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _problem(self, X: TableLike, y: ColumnLike) -> NetworkProblem:
         prior = gamma_prior(self.precision)
         x, form = checked_inputs(X)
-        if self.apply is not None:
-            return own_problem(self.apply, self.params, x, form, y, self.classes, prior)
-        return two_layers(self.hidden, self.activation, x, form, y, self.classes, prior, self.seed)
+        if self.apply is None:
+            network = networks.TwoLayers(self.activation)
+            hidden = _checks.positive_int(self.hidden, "hidden")
+            codes, classes = checked_labels(y, len(x), self.classes, None)
+            params = network.start(math.prod(x.shape[1:]), hidden, len(classes), self.seed)
+            return NetworkProblem(
+                Probabilities(network), params, LabelledRows(x, codes), form, classes, prior
+            )
+        check_network(self.apply, self.params)
+        count = num_classes_of(self.apply, self.params, x)
+        codes, classes = checked_labels(y, len(x), self.classes, count)
+        start = jax.tree.map(jnp.asarray, self.params)
+        return NetworkProblem(Probabilities(self.apply), start, LabelledRows(x, codes), form, classes, prior)
 
     def _method(self, num_rows: int) -> tuple[Sampler, Estimator]:
         size = _checks.positive_int(self.batch_size, "batch_size")
@@ -274,29 +274,31 @@ class BNN(FittedModel):
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _set_form(self, form: Form) -> None:
-        self.__dict__.pop("feature_names_in_", None)
-        self._form, self.n_features_in_ = form, int(np.prod(form.row))
-        if form.names is not None:
-            self.feature_names_in_ = np.asarray(form.names, dtype=object)
-
-    def _set_weights(self, run: Run, params: Params | None, tested: np.ndarray | None) -> Mapping[str, Any]:
-        """Take the draws of a run, and the averages over all draws for the test inputs of `fit`; the draws by name."""
-        for name in ("predictive_", "scores_", "_precisions"):
-            self.__dict__.pop(name, None)
-        named = run.named_draws()
-        if params is not None and sorted(named) != sorted(names := _tree.leaf_names(params)):
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+        for name in ("predictive_", "scores_", "feature_names_in_", "_precisions"):
+            vars(self).pop(name, None)
+        network = self.apply if told["own"] else networks.TwoLayers(self.activation)
+        self._prior, self._reference = gamma_prior(self.precision), told["reference"]
+        self._probabilities = None if network is None else Probabilities(network)
+        self.classes_ = np.asarray(told["classes"], np.dtype(told["classes_type"]))
+        row, names = tuple(told["form"]["row"]), told["form"]["names"]
+        self._form = Form(row, None if names is None else tuple(names), bool(told["form"]["pixels"]))
+        self.n_features_in_ = math.prod(row)
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        named, params = run.named_draws(), self.params
+        if params is not None and sorted(named) != sorted(wanted := _tree.leaf_names(params)):
             raise InvalidValueError(
                 f"the weights in {run.path} are {', '.join(sorted(named))}, but `params` has "
-                f"{', '.join(sorted(names))}: pass those of the fitted network."
+                f"{', '.join(sorted(wanted))}: pass those of the fitted network."
             )
         self._weights = run.draws if params is None else like(params, run.draws)
         if MONITORED in run.reduced:
             averages = run.reduced[MONITORED]
             counts, means = np.asarray(averages.count, np.float64), np.asarray(averages.mean, np.float64)
             self.predictive_ = _normalised(np.tensordot(counts / counts.sum(), means, axes=1))
-            if tested is not None:
-                self.scores_ = all_scores(self.predictive_, tested)
+            if "tested" in arrays:
+                self.scores_ = all_scores(self.predictive_, arrays["tested"])
         return run.draws if isinstance(run.draws, dict) and run.draws.keys() == named.keys() else named
 
     def _watched(self) -> dict[str, np.ndarray]:

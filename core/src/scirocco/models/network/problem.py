@@ -14,7 +14,6 @@ sampled, log λ would have the curvature d/2, 39,200 for the first layer of the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import inputs
 from scirocco.models.inputs import ColumnLike, TableLike, gamma_law
-from scirocco.models.network.networks import Apply, TwoLayers
+from scirocco.models.network.networks import Apply
 from scirocco.types import Array, Params, PyTree
 
 
@@ -129,34 +128,8 @@ class NetworkProblem(NamedTuple):
         return Model(LogLikelihood(self.probabilities), self.prior, vectorized=True)
 
 
-def two_layers(
-    hidden: int,
-    activation: str,
-    x: np.ndarray,
-    form: Form,
-    y: ColumnLike,
-    classes: Sequence[object] | None,
-    prior: WeightPrior,
-    seed: int,
-) -> NetworkProblem:
-    """The problem with a network of one hidden layer, with sizes from the inputs and labels."""
-    network, hidden = TwoLayers(activation), _checks.positive_int(hidden, "hidden")
-    codes, known = checked_labels(y, len(x), classes, None)
-    seed = _checks.positive_int(seed, "seed", minimum=0)
-    params = network.start(math.prod(x.shape[1:]), hidden, len(known), seed)
-    return NetworkProblem(Probabilities(network), params, LabelledRows(x, codes), form, known, prior)
-
-
-def own_problem(
-    apply: Apply,
-    params: Params,
-    x: np.ndarray,
-    form: Form,
-    y: ColumnLike,
-    classes: Sequence[object] | None,
-    prior: WeightPrior,
-) -> NetworkProblem:
-    """The problem with a user's function."""
+def check_network(apply: Apply, params: Params | None) -> None:
+    """Raise an error for what is no pure function with initial weights."""
     if any(kind.__module__.partition(".")[0] == "torch" for kind in type(apply).__mro__):
         raise InvalidTypeError(
             "`apply` of BNN is a PyTorch module, which JAX cannot differentiate: write the network as a function "
@@ -167,9 +140,6 @@ def own_problem(
             "`apply` of BNN must be a function (params, x) -> logits, passed together with initial `params`; "
             f"got apply={apply!r} and params of type {type(params).__name__}."
         )
-    codes, known = checked_labels(y, len(x), classes, num_classes_of(apply, params, x))
-    start = jax.tree.map(jnp.asarray, params)
-    return NetworkProblem(Probabilities(apply), start, LabelledRows(x, codes), form, known, prior)
 
 
 def gamma_prior(precision: tuple[float, float]) -> WeightPrior:
