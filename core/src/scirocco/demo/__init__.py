@@ -22,7 +22,7 @@ from scirocco.demo.figure import draw, save_figure, subscript
 from scirocco.errors import MissingExtraError
 from scirocco.estimators import ControlVariates
 from scirocco.model import Model
-from scirocco.models.regression.approximation import Rows, laplace
+from scirocco.models.regression.approximation import DesignRows, laplace
 from scirocco.run import Run, sample
 from scirocco.samplers import SGLD
 from scirocco.types import Array, Params
@@ -69,7 +69,7 @@ def make_problem(num_rows: int, seed: int) -> Problem:
     truth = rng.normal(0.0, 0.5, NUM_FEATURES)
     truth[0], truth[-3:] = -1.0, 0.0
     y = (rng.random(num_rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.float32)
-    found = laplace(Rows(x, y, 2, False), PRIOR_VARIANCE)
+    found = laplace(DesignRows(x, y, 2, False), PRIOR_VARIANCE)
     return Problem({"x": x, "y": y}, truth, found.here.at, np.sqrt(np.sum(found.factor**2, axis=1)))
 
 

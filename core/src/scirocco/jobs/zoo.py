@@ -24,7 +24,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES, Family
 from scirocco.models.regression import density
-from scirocco.models.regression.density import Likelihood, Normal
+from scirocco.models.regression.density import Likelihood, NormalPrior
 from scirocco.types import Array, Data, Params, Rows
 
 _LOOKED_AT = 100_000
@@ -51,7 +51,7 @@ def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale
     params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
     kinds = dict.fromkeys(params, None) | {"noise": transforms.positive}
     positive(scale, "scale", "the model")
-    prior = Normal(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
+    prior = NormalPrior(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
     return Known(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
@@ -154,7 +154,7 @@ def _model(
     likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None
 ) -> Model:
     positive(scale, "scale", "the model")
-    return Model(likelihood, Normal(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
+    return Model(likelihood, NormalPrior(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
 
 
 # -- `scirocco sample --example logistic > job.toml` -------------------------------------------------------------------

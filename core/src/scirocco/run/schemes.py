@@ -20,9 +20,8 @@ from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.base import next_pass, serving
-from scirocco.estimators.base import products_of
-from scirocco.model import BlockModel, Posterior, View, without_value
+from scirocco.estimators.base import next_pass, products_of, serving
+from scirocco.model import BlockModel, Posterior, BlockView, without_value
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Blocks, Events, Gibbs, Gradient, Mover, Proposer, Sampler, Trajectory
@@ -69,7 +68,9 @@ class Scheme(abc.ABC):
                 "around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."
             )
 
-    def check_moves(self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree) -> None:
+    def check_moves(  # noqa: B027 - most samplers check themselves
+        self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree
+    ) -> None:
         """Raise an error if a move fails when traced on shapes; most samplers check themselves."""
 
     def batching(self, sampler: Sampler, estimator: Estimator, num_rows: int) -> Batching:
@@ -355,7 +356,7 @@ def scheme_of(sampler: Sampler) -> Scheme:
     )
 
 
-def _views(model: BlockModel, parts: Parts) -> list[View]:
+def _views(model: BlockModel, parts: Parts) -> list[BlockView]:
     """The model as seen by each block that reads data."""
     sampler: Blocks = parts.sampler  # type: ignore[assignment]
     return [model.view(sampler.names[index]) for index in sampler.reading]

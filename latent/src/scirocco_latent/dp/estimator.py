@@ -11,8 +11,8 @@ import numpy as np
 from scirocco import _checks
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
-from scirocco.models._core.conventions import StepSize
 from scirocco.models._core.device import HOST
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.models._core.view import View
 from scirocco.run.progress import Callback, Report, as_callbacks

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from scirocco.data.values import Frame, Sparse, as_numpy
 from scirocco.diagnostics.intervals import central, check_draws, tails_of, widest
 from scirocco.errors import InvalidValueError
-from scirocco.models._core.conventions import not_fitted
-from scirocco.models._core.model import FittedModel
+from scirocco.models._core.model import FittedModel, not_fitted
 from scirocco.run.encoding import decode, encode
 from scirocco.run.result import Run
 from scirocco_latent.dp import prediction

@@ -12,7 +12,7 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco.models._core.chain import Spec
-from scirocco.models._core.conventions import StepSize
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions, OwnChains, fingerprint
 from scirocco.models._core.view import View
 from scirocco.run.result import Run

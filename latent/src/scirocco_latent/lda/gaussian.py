@@ -11,7 +11,7 @@ from scirocco._extras import require
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError
 from scirocco.models._core.chain import Chain, Spec
-from scirocco.models._core.length import Asked
+from scirocco.models._core.length import AskedDraws
 from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
@@ -114,7 +114,7 @@ class GaussianTopics(TopicModel):
             capacity=1,
         )
 
-    def _asked_of(self, program: OwnChains, options: FitOptions) -> Asked:
+    def _asked_of(self, program: OwnChains, options: FitOptions) -> AskedDraws:
         """The common arguments; by default as many draws as are made and read in a small part of the time."""
         return self._asked(options, num_samples=usual_draws(program.spec.dimension))
 

@@ -5,7 +5,7 @@ training images; standard normal starting weights; minibatches of 500; the R pac
 
 different from the thesis
     The log loss is taken every 50 steps, not every 10. The precisions λ are integrated out
-    (`scirocco.models.network.density`), not moved by gradients. Five seeds, not one. As in the thesis there are 10,000
+    (`scirocco.models.network.problem`), not moved by gradients. Five seeds, not one. As in the thesis there are 10,000
     steps after 10,000 of burn-in (control variates: of Adam), sghmc's with five to an iteration; on a machine without
     an accelerator 1,500 after 1,500, in which not every chain burns in.
 the centre
@@ -36,8 +36,8 @@ from scirocco.data.arrays import ArraySource
 from scirocco.datasets import Digits, mnist
 from scirocco.estimators import ControlVariates, Minibatch
 from scirocco.model import Model
-from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
 from scirocco.models.network.networks import TwoLayers
+from scirocco.models.network.problem import LabelledRows, LogLikelihood, Probabilities, WeightPrior
 from scirocco.run import Kernel, sample
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 from scirocco.types import Params
@@ -101,7 +101,7 @@ STEP_SIZES = {
 """h or η of each, see above."""
 
 NETWORK = Probabilities(TwoLayers("softmax"))
-MODEL = Model(LogLikelihood(NETWORK), Prior(), vectorized=True)
+MODEL = Model(LogLikelihood(NETWORK), WeightPrior(), vectorized=True)
 
 
 def standard_normal(params: Params) -> Any:
@@ -128,7 +128,7 @@ class Seen(NamedTuple):
 class Watch:
     """The log loss of some rows at every draw, and their predictive probabilities, averaged as the chain runs."""
 
-    rows: Rows
+    rows: LabelledRows
     losses: Any
     """Zeros, one for each draw to come."""
 
@@ -152,9 +152,9 @@ class Watch:
 class Parts(NamedTuple):
     """The thesis' split, and what it leaves over."""
 
-    train: Rows
-    test: Rows
-    left: Rows
+    train: LabelledRows
+    test: LabelledRows
+    left: LabelledRows
 
 
 def split(digits: Digits) -> Parts:
@@ -165,7 +165,7 @@ def split(digits: Digits) -> Parts:
         (digits.X_test, digits.y_test),
         (digits.X[left], digits.y[left]),
     )
-    return Parts(*(Rows(x.reshape(len(x), -1), y.astype(np.int32)) for x, y in parts))
+    return Parts(*(LabelledRows(x.reshape(len(x), -1), y.astype(np.int32)) for x, y in parts))
 
 
 def start(width: int, seed: int) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def sampler(method: str, step_size: float) -> Any:
     return dataclasses.replace(SGHMC.from_r(step_size), gradient_noise=0.0)
 
 
-def centre(train: Rows, seed: int, num_steps: int) -> Any:
+def centre(train: LabelledRows, seed: int, num_steps: int) -> Any:
     """Where Adam ends, from the same start; of the posterior with all precisions at 1, see above."""
     adam = require("optax", "bnn-mnist").adam(LEARNING_RATE)
     estimator = ControlVariates(BATCH, optimizer=adam, num_optimizer_steps=num_steps, polish=False)
@@ -193,7 +193,7 @@ def centre(train: Rows, seed: int, num_steps: int) -> Any:
 
 
 def chain(
-    method: str, step_size: float, digits: Parts, scored: Rows, seed: int, num_steps: int, found: Any
+    method: str, step_size: float, digits: Parts, scored: LabelledRows, seed: int, num_steps: int, found: Any
 ) -> Seen:
     """One run of one sampler; `found` is the centre that the control variates of this seed share."""
     controlled = method.endswith("cv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
 
 def _written(value: Any, values: Sequence[type]) -> Any:
     if type(value) in values:
-        parts: dict[str, Any] = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        parts: dict[str, Any] = vars(value) if dataclasses.is_dataclass(value) else value._asdict()
         return {"value": type(value).__name__, "parts": {key: encode(part) for key, part in parts.items()}}
     if _tree.is_array(value) and value.shape == ():
         value = value.item()

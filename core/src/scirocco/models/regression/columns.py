@@ -9,24 +9,25 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.inputs import ColumnLike, Features, TableLike
+from scirocco.models.inputs import ColumnLike, TableLike
 from scirocco.models.inputs.formulas import (
     Design,
     as_frame,
     checked_weights,
     column,
-    missing_rows,
     parse,
+    refuse_missing,
     used_columns,
 )
 
 INTERCEPT = "Intercept"
 
 
-class Columns(NamedTuple):
-    """A table and what belongs to its rows, before the features are checked."""
+class FitInput(NamedTuple):
+    """A table and what belongs to its rows."""
 
-    X: Any
+    table: Any
+    """As it was given; in a fit, once they are checked, its `Features`."""
     y: ColumnLike | None
     offset: np.ndarray | None
     weight: np.ndarray | None
@@ -34,34 +35,27 @@ class Columns(NamedTuple):
     response: str = "y"
     design: Design | None = None
 
-
-class Given(NamedTuple):
-    """The same, with checked features."""
-
-    table: Features
-    columns: Columns
-
     @property
     def num_rows(self) -> int:
-        """The number of rows of the table."""
+        """The number of rows of the features."""
         return len(self.table.array)
 
 
 def plain(
     X: TableLike, y: ColumnLike | None, offset: Any, weights: Any, intercept: bool, who: str
-) -> Columns:
+) -> FitInput:
     """A table of features; offset and weights are checked when its rows are counted."""
     if isinstance(weights, str):
         raise InvalidTypeError(
             f"`weights` of {who} is the name of a column, {weights!r}, which requires a formula; without one, pass a "
             "number for each row."
         )
-    return Columns(X, y, offset, weights, intercept)
+    return FitInput(X, y, offset, weights, intercept)
 
 
 def from_formula(
     formula: str, frame: Any, y: Any, offset: Any, weights: Any, intercept: bool, who: str
-) -> Columns:
+) -> FitInput:
     """The columns of a formula; offset and response are named there."""
     parsed = parse(formula)
     if y is not None or offset is not None:
@@ -80,12 +74,12 @@ def from_formula(
     table = as_frame(frame, used_columns(parsed, weights), who, keep=(parsed.response,))
     if len(table) == 0:
         raise InvalidValueError(f"the table of {who} has no rows.")
-    _refuse_missing(table)
+    refuse_missing(table)
     design = Design(parsed.fixed, table, offset=parsed.offset)
     if not [name for name in design.names if name != INTERCEPT]:
         raise InvalidValueError(f"the formula {formula!r} has no columns: {who} requires at least one.")
     weight = None if weights is None else checked_weights(column(table, weights), weights)
-    return Columns(
+    return FitInput(
         made_columns(design, table),
         table[parsed.response].to_numpy(),
         design.offset(table),
@@ -108,7 +102,7 @@ def for_prediction(formula: str, design: Design, frame: Any, who: str) -> tuple[
     """The columns of a formula, and the offset, of other rows; the response is not needed."""
     parsed = parse(formula)
     table = as_frame(frame, used_columns(parsed, response=False), who)
-    _refuse_missing(table)
+    refuse_missing(table)
     return made_columns(design, table), design.offset(table)
 
 
@@ -132,11 +126,3 @@ def per_row(values: Any, name: str, num_rows: int, who: str) -> np.ndarray | Non
         bad = int(np.argmin(np.isfinite(found)))
         raise InvalidValueError(f"`{name}` of {who} is {found[bad]} in row {bad}.")
     return checked_weights(found, name) if name == "weights" else found
-
-
-def _refuse_missing(table: Any) -> None:
-    for name, where in missing_rows(table).items():
-        raise InvalidValueError(
-            f"column `{name}` has {int(where.sum())} missing or infinite values, the first in row "
-            f"{int(np.argmax(where))}: fill them, or drop these rows first."
-        )
