@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from scirocco._version import __version__
 from scirocco.cli._common import JSON, print_json, typer
-from scirocco.cli.papers import find_papers
+from scirocco.cli.running import find_papers
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.registry import MODELS
 

@@ -26,8 +26,15 @@ from scirocco.data.native.header import (
     stamp,
     verify_arrays,
 )
-from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, ArrayFileWriter, run_entries
-from scirocco.data.native.precision import check_kind, stored_dtype, to_stored
+from scirocco.data.native.npy import (
+    MAP_LIMIT,
+    ArrayFile,
+    ArrayFileWriter,
+    check_kind,
+    run_entries,
+    stored_dtype,
+    to_stored,
+)
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.data.values import as_csr
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
