@@ -70,7 +70,7 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
 def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
-    page, picture = demo._save(None, None, tmp_path)
+    page, picture = demo.save(None, None, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "pip install matplotlib" in shown
@@ -83,7 +83,7 @@ def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
     monkeypatch.setattr(demo, "save_figure", pressed)
     with pytest.raises(KeyboardInterrupt):
-        demo._save(None, None, tmp_path)
+        demo.save(None, None, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from scirocco.demo import Problem
+    from scirocco.demo import DemoProblem
 
 __all__ = ["Demo", "compare", "run_demo"]
 
-NUM_ROWS = 100_000
-NUM_CHAINS, NUM_SAMPLES, THIN = 4, 2_000, 25
-BATCH_SIZE = 500
-NUM_FEATURES = 12
-PRIOR_VARIANCE = 10.0
+NUM_ROWS = 100_000  # with so many, the posterior is close to normal
+NUM_CHAINS, NUM_SAMPLES, THIN = 4, 2_000, 25  # steps from one draw to the next last
+BATCH_SIZE = 500  # rows per step
+NUM_FEATURES = 12  # one of them the intercept
+PRIOR_VARIANCE = 10.0  # of each coefficient
 
 
 def log_likelihood(params: Params, row: dict[str, Array]) -> Array:
@@ -57,7 +57,7 @@ def log_prior(params: Params) -> Array:
 
 
 @dataclass(frozen=True)
-class Problem:
+class DemoProblem:
     """Simulated rows, their true coefficients, and the exact mode with its normal approximation."""
 
     data: dict[str, np.ndarray]
@@ -66,7 +66,7 @@ class Problem:
     sd: np.ndarray
 
 
-def make_problem(num_rows: int, seed: int) -> Problem:
+def make_problem(num_rows: int, seed: int) -> DemoProblem:
     """Simulate correlated features, an intercept, and coefficients of many sizes (three of them 0)."""
     rng = np.random.default_rng(seed)
     shared = rng.standard_normal((num_rows, 1))
@@ -76,14 +76,14 @@ def make_problem(num_rows: int, seed: int) -> Problem:
     truth[0], truth[-3:] = -1.0, 0.0
     y = (rng.random(num_rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.float32)
     found = laplace(Rows(x, y, 2, False), PRIOR_VARIANCE)
-    return Problem({"x": x, "y": y}, truth, found.here.at, np.sqrt(np.sum(found.factor**2, axis=1)))
+    return DemoProblem({"x": x, "y": y}, truth, found.here.at, np.sqrt(np.sum(found.factor**2, axis=1)))
 
 
 @dataclass(frozen=True)
 class Demo:
     """The result of the demo."""
 
-    problem: Problem
+    problem: DemoProblem
     run: Run
     table: DataFrame
     """`run.summary()`, with `offset` = (mean - mode)/sd and `sd_ratio` = sd over the normal approximation's."""
@@ -121,13 +121,13 @@ def run_demo(
     )
     table = compare(run, problem)
     _show(run, table, problem)
-    page, picture = _save(run, problem, out_dir)
+    page, picture = save(run, problem, out_dir)
     seconds = time.perf_counter() - begin
     _say_what_next(page, picture, seconds)
     return Demo(problem, run, table, picture, page, seconds)
 
 
-def compare(run: Run, problem: Problem) -> DataFrame:
+def compare(run: Run, problem: DemoProblem) -> DataFrame:
     """The summary with two more columns: how far the mean and the sd are from the normal approximation."""
     table = run.summary(digits=None)
     table["offset"] = (table["mean"].to_numpy() - problem.mode) / problem.sd
@@ -135,7 +135,7 @@ def compare(run: Run, problem: Problem) -> DataFrame:
     return table
 
 
-def _show(run: Run, table: DataFrame, problem: Problem) -> None:
+def _show(run: Run, table: DataFrame, problem: DemoProblem) -> None:
     columns = ["", "truth", "mean", "sd", "90 % interval", "ESS", "R-hat"]
     columns += ["exact\nmode", "mean-mode\nin sd", "sd over\nexact"]
     rows = []
@@ -154,7 +154,7 @@ def _show(run: Run, table: DataFrame, problem: Problem) -> None:
     )
 
 
-def _save(run: Run, problem: Problem, out_dir: Path) -> tuple[Path, Path | None]:
+def save(run: Run, problem: DemoProblem, out_dir: Path) -> tuple[Path, Path | None]:
     """Write the report and, with matplotlib, the figure; both appear when both are finished."""
     with tempfile.TemporaryDirectory(prefix=".demo-", dir=out_dir) as name:
         drafts = Path(name)
@@ -184,10 +184,10 @@ def _say_what_next(page: Path, picture: Path | None, seconds: float) -> None:
 
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-_MAX_LAG = 40
+_MAX_LAG = 40  # of the autocorrelation
 
 
-def draw(figure: Figure, draws: np.ndarray, problem: Problem) -> None:
+def draw(figure: Figure, draws: np.ndarray, problem: DemoProblem) -> None:
     """Plot intervals against the truth, and trace, autocorrelation and marginal of the slowest coefficient."""
     figure.set_size_inches(11.5, 6.2)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.15, 1])[0]
@@ -214,7 +214,7 @@ def draw(figure: Figure, draws: np.ndarray, problem: Problem) -> None:
     marginal.set(title="its marginal, chain by chain", xlabel=f"β{subscript(slowest)}", yticks=[])
 
 
-def _draw_intervals(axes: Axes, draws: np.ndarray, problem: Problem) -> None:
+def _draw_intervals(axes: Axes, draws: np.ndarray, problem: DemoProblem) -> None:
     """Plot intervals relative to the truth, as they are narrow compared with the coefficients."""
     flat = draws.reshape(-1, draws.shape[-1]).astype(np.float64) - problem.truth
     rows = np.arange(flat.shape[1])[::-1]

@@ -87,15 +87,17 @@ def test_the_cache_without_its_variable(monkeypatch, tmp_path):
 
 def test_a_corpus_is_read(tiny):
     entry, origin = tiny
-    data = corpora._corpus(entry, origin, 0)
+    data = corpora.read_counts(entry, origin, 0)
     np.testing.assert_array_equal(data.matrix.toarray(), [[4, 0, 1], [0, 0, 0], [0, 2, 0]])
     assert data.matrix.dtype == np.int32 and data.vocabulary == ("ant", "bee", "cat")
     assert data.source.startswith("tiny: a field. Licence: none needed. Read from ")
-    np.testing.assert_array_equal(corpora._corpus(entry, origin, 2).matrix.toarray(), [[4, 0, 1], [0, 2, 0]])
+    np.testing.assert_array_equal(
+        corpora.read_counts(entry, origin, 2).matrix.toarray(), [[4, 0, 1], [0, 2, 0]]
+    )
     with pytest.raises(errors.InvalidValueError, match="no document of `tiny` has 6 tokens"):
-        corpora._corpus(entry, origin, 6)
+        corpora.read_counts(entry, origin, 6)
     with pytest.raises(errors.InvalidTypeError, match="`min_tokens`"):
-        corpora._corpus(entry, origin, 1.5)
+        corpora.read_counts(entry, origin, 1.5)
 
 
 def test_missing_files_are_described(tiny, tmp_path, cache):
@@ -185,7 +187,7 @@ def _made_entry(root, address, content=None, checksum=None):
     right = "sha256:" + hashlib.sha256(b"1 2 3\n").hexdigest()
     original = files.Original("numbers.txt", f"{address}/numbers.txt", checksum or right)
     content = content or files.digest({"numbers": np.array([2.0, 4.0, 6.0])})
-    recipe = files.Recipe((original,), _doubled, content)
+    recipe = files.DownloadRecipe((original,), _doubled, content)
     return Entry("tiny", (File("tiny.npz", "0" * 64, 1),), "a field", "Doubled.", "be kind.", recipe)
 
 

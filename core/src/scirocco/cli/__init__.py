@@ -27,7 +27,7 @@ from scirocco.models._core.registry import MODELS, refuse_if_missing
 
 app = typer.Typer(
     name="scirocco",
-    cls=_exit.Group,
+    cls=_exit.CommandGroup,
     help="Bayesian inference on data too large for ordinary MCMC.\n\nExample: scirocco demo",
     epilog=_exit.STATUSES,
     pretty_exceptions_enable=False,

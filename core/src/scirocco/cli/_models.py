@@ -32,7 +32,7 @@ class Fitting(NamedTuple):
 
     out: Any
     """The folder of the run."""
-    length: _common.Length
+    length: _common.AskedLength
     settings: dict[str, Any]
     """Arguments of the constructor that were given."""
     resume: bool
@@ -106,7 +106,7 @@ def fit_options(
         "seed": seed,
         "num_threads": threads,
     }
-    length = _common.Length(steps, epochs, seconds)
+    length = _common.AskedLength(steps, epochs, seconds)
     return Fitting(out, length, chosen(**settings), resume, overwrite, as_json)
 
 

@@ -20,7 +20,7 @@ from scirocco.errors import InvalidValueError, MissingExtraError
 if TYPE_CHECKING:
     from scirocco.run import Run
 
-_MOST_SHOWN = 20
+_MOST_SHOWN = 20  # parameters in the table on the terminal
 
 
 def sample_config(

@@ -27,7 +27,7 @@ from scirocco.data.sources import MappedSource
 from scirocco.errors import InvalidTypeError, InvalidValueError, WorkerError
 from scirocco.types import PyTree, Rows
 
-_DEEPEST = 12
+_DEEPEST = 12  # levels that are searched for what cannot be pickled
 
 
 class RowsOf(RowSource):
@@ -239,8 +239,8 @@ def _parts(thing: object) -> Iterator[tuple[str, object]]:
         yield from ((name, value) for name, value in getattr(thing, "__dict__", {}).items() if name[0] != "_")
 
 
-_WRITE_BYTES = 16 << 20
-_MOST_PICKLED = 16 << 20
+_WRITE_BYTES = 16 << 20  # rows written at a time
+_MOST_PICKLED = 16 << 20  # bytes; a larger pickle holds rows
 
 
 class Written(NamedTuple):
@@ -274,10 +274,10 @@ class Mapped(NamedTuple):
         return MappedSource(jax.tree.map(lambda leaf: maps[leaf], self.tree))
 
 
-class Part(NamedTuple):
+class PartOfRows(NamedTuple):
     """A range of rows of an object that must be opened first; see `RowsOf`."""
 
-    source: Mapped | Part
+    source: Mapped | PartOfRows
     start: int
     stop: int
     seed: int | None
@@ -287,13 +287,13 @@ class Part(NamedTuple):
         return RowsOf(self.source.open(), self.start, self.stop, self.seed)
 
 
-Travelling: TypeAlias = RowSource | Written | Mapped | Part
+Travelling: TypeAlias = RowSource | Written | Mapped | PartOfRows
 """Rows in a form that can be sent: a source that is little more than a path, or an object that opens to one."""
 
 
 def opened(rows: Travelling) -> RowSource:
     """The source to sample from, here or on a worker."""
-    return rows.open() if isinstance(rows, (Written, Mapped, Part)) else held(rows)
+    return rows.open() if isinstance(rows, (Written, Mapped, PartOfRows)) else held(rows)
 
 
 def for_workers(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
@@ -337,8 +337,8 @@ def _write(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
 def _portable(source: RowSource, title: str) -> Travelling:
     if isinstance(source, RowsOf):
         inner = _portable(source.source, title)
-        if isinstance(inner, (Mapped, Part)):
-            return Part(inner, source.start, source.stop, source.seed)
+        if isinstance(inner, (Mapped, PartOfRows)):
+            return PartOfRows(inner, source.start, source.stop, source.seed)
         return source
     if isinstance(source, MappedSource):
         return _by_files(source)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.datasets.files import Arrays, Entry, File, Folder, Original, Recipe, find
+from scirocco.datasets.files import Arrays, DownloadRecipe, Entry, File, Folder, Original, find
 
 QUANTITATIVE = (
     "Elevation",
@@ -22,7 +22,7 @@ QUANTITATIVE = (
     "Hillshade_3pm",
     "Horizontal_Distance_To_Fire_Points",
 )
-_AREAS, _SOILS = 4, 40
+_AREAS, _SOILS = 4, 40  # wilderness areas and soil types
 
 
 def make_covertype(files: list[Path]) -> Arrays:
@@ -60,7 +60,7 @@ COVERTYPE = Entry(
     "(0 to 3) and of the soil type (0 to 39) in place of 44 columns of zeros and ones (wilderness, soil), and the "
     "class 1 to 7 (cover_type), all in the original order.",
     "reuse is unlimited with retention of the notice: Copyright Jock A. Blackard and Colorado State University.",
-    Recipe(
+    DownloadRecipe(
         (
             Original(
                 "covtype.data.gz",
@@ -147,7 +147,7 @@ MNIST = Entry(
     "The .npz holds the four files as arrays of bytes in the original order, under the names x_train, y_train, x_test "
     "and y_test.",
     "CC BY-SA 3.0: copyright Yann LeCun and Corinna Cortes, derived from data of NIST.",
-    Recipe(
+    DownloadRecipe(
         tuple(
             Original(f"{name}.gz", f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", f"md5:{md5}")
             for name, md5 in (

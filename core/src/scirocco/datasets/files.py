@@ -20,7 +20,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, MissingDataErro
 from scirocco.store.files import writing
 
 VARIABLE = "SCIROCCO_DATA"
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # bytes read at a time
 _MEMORY = "checked.json"
 
 Arrays = dict[str, np.ndarray]
@@ -37,7 +37,7 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DownloadRecipe:
     """Recipe to make a data set from its originals."""
 
     originals: tuple[Original, ...]
@@ -72,7 +72,7 @@ class Entry:
     preparation: str
     """Description of how the files are made from the original."""
     licence: str
-    recipe: Recipe | None = None
+    recipe: DownloadRecipe | None = None
     """Recipe to make it from its public source, if that can be downloaded."""
 
     def some(self, *names: str) -> Entry:
@@ -129,7 +129,7 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
     return out
 
 
-def _made(entry: Entry, recipe: Recipe) -> Path:
+def _made(entry: Entry, recipe: DownloadRecipe) -> Path:
     """The file made on this machine from the public source; it is created on first use."""
     path = _made_path(entry)
     if not path.is_file():
@@ -254,7 +254,7 @@ def digest(arrays: Arrays) -> str:
     return total.hexdigest()
 
 
-def obtain(name: str, recipe: Recipe, path: Path) -> None:
+def obtain(name: str, recipe: DownloadRecipe, path: Path) -> None:
     """Download the originals into the cache, make the arrays, and write them to `path` atomically."""
     arrays = recipe.make([download(name, original, path.parent) for original in recipe.originals])
     found = digest(arrays)

@@ -12,7 +12,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.datasets.files import Arrays, Entry, File, Folder, Original, Recipe, find
+from scirocco.datasets.files import Arrays, DownloadRecipe, Entry, File, Folder, Original, find
 
 
 def make_movielens100k(files: list[Path]) -> Arrays:
@@ -64,7 +64,7 @@ MOVIELENS = Entry(
     "set that a rating is in (fold, 1 to 5, from u1.test to u5.test), membership of ua.test and ub.test, and titles, "
     "release dates and genres of u.item (item_title, item_release, item_genre, genre_names).",
     "for research; it may not be redistributed, nor used commercially, without permission of GroupLens.",
-    Recipe(
+    DownloadRecipe(
         (
             Original(
                 "ml-100k.zip",

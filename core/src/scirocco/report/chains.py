@@ -19,18 +19,18 @@ from scirocco.models._core.view import Draws
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_BINS, _RANK_BINS = 150, 20
-_MOST_CHAINS = 8
-_WORST, _LARGEST = 4, 2
-_FOREST, _WIDER = 24, 30
-_MOST_LAGS = 200
+_BINS, _RANK_BINS = 150, 20  # of a trace, and of a histogram of ranks
+_MOST_CHAINS = 8  # in one chart
+_WORST, _LARGEST = 4, 2  # parameters with charts: that mixed worst, with the largest means
+_FOREST, _WIDER = 24, 30  # intervals in the chart; how many times an axis may be as wide as an interval
+_MOST_LAGS = 200  # of an autocorrelation
 
 
-MOST_PARAMETERS = 300
-_MOST_VALUES, _MOST_DRAWS = 4_000_000, 20_000
+MOST_PARAMETERS = 300  # in the table of all
+_MOST_VALUES, _MOST_DRAWS = 4_000_000, 20_000  # that are summarised; of more, every k-th draw
 _GLANCE = 100
 """Number of draws used to find the largest of very many parameters."""
-PROBABILITY = 0.9
+PROBABILITY = 0.9  # inside the intervals
 
 
 def gather(named: Mapping[str, Leaf], most: int = MOST_PARAMETERS) -> Columns:

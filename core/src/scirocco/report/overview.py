@@ -18,7 +18,7 @@ from scirocco.models._core.view import Reportable, View, need_draws, own_run
 from scirocco.run import Run, load
 from scirocco.run.records import plain, sampler_name
 
-_LONG = 300
+_LONG = 300  # characters of a setting
 _TITLES = {
     "model": "Model",
     "num_rows": "Rows of data",

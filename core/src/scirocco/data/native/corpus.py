@@ -269,7 +269,7 @@ def _document(rows: Any, bad: np.ndarray) -> str:
     return f"document {int(np.searchsorted(rows.indptr, np.argmax(bad), side='right')) - 1} (counted from 0)"
 
 
-_WRITE_ROWS = 1 << 16
+_WRITE_ROWS = 1 << 16  # documents written at a time
 
 
 def write_corpus(

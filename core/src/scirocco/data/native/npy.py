@@ -21,8 +21,8 @@ from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueErro
 MAP_LIMIT = 1 << 30
 """Maximum number of bytes of a folder that are mapped into memory."""
 _PIECES = 512  # the system takes at most 1,024
-_GROUP = 8192
-_ALIGNMENT = 64
+_GROUP = 8192  # rows gathered before they are copied
+_ALIGNMENT = 64  # bytes of a header, as NumPy writes it
 
 
 def encode_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:

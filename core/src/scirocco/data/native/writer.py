@@ -20,8 +20,8 @@ from scirocco.data.shuffle import RowShuffle
 from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidValueError
 
-DEFAULT_MEMORY = 1 << 30
-_MOST_ARRAYS = 200
+DEFAULT_MEMORY = 1 << 30  # bytes
+_MOST_ARRAYS = 200  # each is an open file
 
 
 class FolderWriter:
