@@ -31,7 +31,7 @@ from choosing_problems import MAKERS, Problem, problem
 
 from scirocco._console import make_folder, to_json
 from scirocco._version import versions
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.run.progress import Clock
 
 

@@ -15,7 +15,6 @@ COMMANDS = {
     "predict": ("{clusters} {table} --out {root}/any.csv", f"{{clusters}} {NOWHERE} --out {{root}}/none.csv"),
     "report": ("{run} --out {root}/run.html", NOWHERE),
     "reproduce": ("good --out {root}/figures", "godo"),
-    "bench": ("--quick", None),
     "cite": ("SGLD", "SGDL"),
     "version": ("", None),
     "model fit": (

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import scirocco
 import scirocco_papers
 from scirocco import cli
-from scirocco.cli.papers import find_papers
+from scirocco.cli.running import find_papers
 from scirocco_papers.base import Claim, Experiment, Outcome
 
 pytestmark = pytest.mark.unit

@@ -41,7 +41,7 @@ run.report("report.html")
 """
 CHECKS = {
     "": PLAIN,
-    "plot": "import matplotlib, scirocco.demo.figure",
+    "plot": "import matplotlib, scirocco.demo",
     "formula": """
 import numpy as np, pandas as pd, scirocco as sc
 rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scirocco import demo
-from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, figure, make_problem
+from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, make_problem
 
 pytestmark = pytest.mark.compile
 
@@ -41,7 +41,7 @@ def test_autocorrelation_of_a_known_process(seed):
     noise = rng.normal(size=chains.shape)
     for step in range(1, chains.shape[1]):
         chains[:, step] = 0.8 * chains[:, step - 1] + noise[:, step]
-    np.testing.assert_allclose(figure.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
+    np.testing.assert_allclose(demo.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
 
 
 @pytest.mark.rotates(2, "demo")
@@ -70,7 +70,7 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
 def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
-    page, picture = demo._save(None, None, tmp_path)
+    page, picture = demo.save(None, None, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "pip install matplotlib" in shown
@@ -83,10 +83,10 @@ def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
     monkeypatch.setattr(demo, "save_figure", pressed)
     with pytest.raises(KeyboardInterrupt):
-        demo._save(None, None, tmp_path)
+        demo.save(None, None, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("number", [0, 7, 11])
 def test_subscripts(number):
-    assert figure.subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)
+    assert demo.subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)

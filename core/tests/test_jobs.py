@@ -110,7 +110,7 @@ def test_a_received_run_executes_nothing(folder, capsys, case, monkeypatch, tmp_
     content = json.loads(file.read_text())["content"]
     name = str(place / "job.toml")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
-    mark = {} if case == "without a mark" else {"config_mark": job._mark(name)}
+    mark = {} if case == "without a mark" else {"config_mark": job.signature(name)}
     if case == "of somebody else":
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
     content["record"]["notes"] = {"config": name} | mark
@@ -129,8 +129,8 @@ def test_a_received_run_executes_nothing(folder, capsys, case, monkeypatch, tmp_
 @pytest.mark.parametrize("case", ["empty", "link", "readable", "another user's", "long"])
 def test_a_key_that_others_can_know_signs_nothing(monkeypatch, tmp_path, case):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    signed = job._mark("job.toml")
-    assert job._mark("job.toml") == signed
+    signed = job.signature("job.toml")
+    assert job.signature("job.toml") == signed
     key = tmp_path / "state" / "scirocco" / "key"
     if case in ("empty", "long"):
         key.write_bytes(b"" if case == "empty" else b"k" * 64)
@@ -146,13 +146,13 @@ def test_a_key_that_others_can_know_signs_nothing(monkeypatch, tmp_path, case):
         owner = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     known = key.read_bytes()
-    again = job._mark("job.toml")
+    again = job.signature("job.toml")
     assert again != signed and again != hmac.new(known, b"job.toml", "sha256").hexdigest()
     assert key.is_file() and not key.is_symlink() and key.stat().st_mode & 0o777 == 0o600
     if case == "link":
         assert theirs.read_bytes() == known
     if case != "another user's":
-        assert job._mark("job.toml") == again
+        assert job.signature("job.toml") == again
 
 
 def test_the_same_command_again(folder, capsys):
@@ -305,7 +305,7 @@ def test_densities_of_the_zoo(name, seed):
     """Up to what does not depend on the parameters, against SciPy."""
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal(3), float(rng.integers(0, 2))
-    known = zoo.of_name(name)(zoo.Table(3, np.array([0.0, 1.0])), scale=0.7)
+    known = zoo.of_name(name)(zoo.RowFacts(3, np.array([0.0, 1.0])), scale=0.7)
     row = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
 
     def there():

@@ -6,7 +6,7 @@ import pytest
 
 import helpers
 from scirocco import datasets
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.errors import InvalidValueError
 from scirocco.sgmcmc import arguments
 from scirocco_papers import covertype_rows

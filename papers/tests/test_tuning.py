@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import helpers
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.errors import DivergenceError
 from scirocco.samplers import SGLD, Preconditioned
 from scirocco_papers import ALL

@@ -32,18 +32,14 @@ def leaves(group=None, path=""):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """A demonstration and an experiment that take no time (they have tests of their own), speeds that are given."""
+    """A demonstration and an experiment that take no time (they have tests of their own)."""
     from scirocco import demo
-    from scirocco.cli import benchmark
 
     def run(settings):
         return Outcome([Claim("holds", "1", "is 1", True)], {}, lambda figure: None)
 
     monkeypatch.setattr(scirocco_papers, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
     monkeypatch.setattr(demo, "run_demo", _demo)
-    monkeypatch.setattr(
-        benchmark, "_speed", lambda data, estimator, num_steps: 1e6 / (10 + estimator.batch_size)
-    )
 
 
 def _demo(out, seed):

@@ -12,7 +12,6 @@ import scirocco as sc
 import scirocco_papers
 from scirocco import analysis, cli, estimators, models, samplers, simplex
 from scirocco.analysis.diagnosis import Diagnosis
-from scirocco.cli import benchmark
 from scirocco.cli.citing import experiments, find, references, works
 from scirocco.run import list_runs
 from scirocco.run.loading import smallest_ess
@@ -140,14 +139,6 @@ def test_entries_are_bibtex():
         assert {"author", "title"} <= set(reference.fields) and text.count(" = {") == len(reference.fields)
     assert known["welling2011"].short == "Welling and Teh (2011)"
     assert known["scirocco"].fields["version"] == sc.__version__
-
-
-def test_bench_measures(quick_compiler):
-    rng = np.random.default_rng(0)
-    rows = {"x": rng.normal(size=(100, 50)).astype(np.float32), "y": np.zeros(100, np.float32)}
-    assert benchmark._speed(rows, sc.Minibatch(10), 4_000) > 0
-    line = benchmark.Line("SGLD", 5, 1.0, 5.0, 0.1, 0.7, 0.2)
-    assert line.limit == "memory" and line._replace(memory=0.1).limit == "the rest"
 
 
 def test_ctrl_c_before_a_command_listens(monkeypatch, say):

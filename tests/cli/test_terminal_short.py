@@ -45,8 +45,8 @@ SLOW = {
 }
 # the table's experiment lives in the process of the tests; in a terminal one is made that takes a second
 REAL = {"reproduce": "scir-variance --quick --out {root}/figures"}
-# tens of seconds: the first is run in `test_demo.py` and `test_terminal.py`, the second measured in `test_inspect.py`
-LONG = ("demo", "bench")
+# tens of seconds; it is run in `test_demo.py` and `test_terminal.py`
+LONG = ("demo",)
 # what all commands say of such input is tested in `test_every_command.py`; here, that it is the same in a terminal
 MISTAKEN = ("sample", "reproduce", "topics fit")
 
@@ -99,7 +99,6 @@ def _jobs(place):
             yield (command, "pressed"), common | {"words": words, "slow": SLOW[command]}
         if command not in LONG:
             yield (command, "good"), common | {"words": words_of(command, REAL.get(command, good), place)}
-    yield ("bench", "pressed"), common | {"words": ["bench"], "seen": "measuring"}
 
 
 @pytest.mark.rotates(4)
@@ -128,7 +127,7 @@ def test_wrong_option(command, screens):
 
 
 @pytest.mark.rotates(4)
-@pytest.mark.parametrize("command", [*SLOW, "bench"])
+@pytest.mark.parametrize("command", SLOW)
 def test_ctrl_c(command, screens):
     status, screen = screens[command, "pressed"]
     assert status == 130 and "Traceback" not in screen, screen

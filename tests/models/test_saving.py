@@ -65,7 +65,7 @@ def test_a_saved_model_and_a_store_in_any_order(tmp_path, name):
     try:
         fit(resume=True)
     except SciroccoError as error:
-        assert "without the state of the chains" in str(error) or "planned as" in str(error)
+        assert "Pass overwrite=True" in str(error) or "planned as" in str(error)
     assert_kept()
     with pytest.raises(InvalidValueError, match=r"holds a run already .* overwrite=True to delete it"):
         fit()

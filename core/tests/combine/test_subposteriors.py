@@ -19,8 +19,7 @@ import helpers
 import scirocco as sc
 import sharding
 from scirocco import cluster
-from scirocco.cluster.pickling import for_workers, opened
-from scirocco.cluster.rows import RowsOf
+from scirocco.cluster.pickling import RowsOf, for_workers, opened
 from scirocco.combine.divide import subposteriors
 from scirocco.combine.shards import deal, fractionate
 from scirocco.data.sources import MappedSource

@@ -31,7 +31,7 @@ def flip(file, place):
 
 @pytest.mark.parametrize("is_last", [False, True])
 def test_a_flipped_bit_is_named(run, is_last):
-    length = open_stored(run)._header.groups["posterior"].chunk_draws
+    length = open_stored(run).groups["posterior"].chunk_draws
     number = 9_000 // length if is_last else 0
     file = run / "posterior" / "beta" / f"c.0.{number}.0"
     flip(file, 12)

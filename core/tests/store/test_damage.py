@@ -100,7 +100,7 @@ def test_a_missing_chunk(run):
 def test_a_chunk_of_the_wrong_size_and_what_is_before_it(run):
     with Store.open(run) as store:
         truth.go_on(store, 9_000)
-        length = store._header.groups["posterior"].chunk_draws
+        length = store.groups["posterior"].chunk_draws
     file = run / "posterior" / "beta" / "c.0.1.0"
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(StoreError, match=rf"c\.0\.1\.0 has \d+ bytes instead of \d+: .*\[:, :{length}\]"):

@@ -160,7 +160,7 @@ def test_memory_does_not_grow_with_the_draws(tmp_path, monkeypatch):
 def test_a_chunk_is_about_a_mebibyte(tmp_path, shape, chains, draws):
     groups = {"g": {"x": Variable(shape, np.dtype("float32")), "y": Variable((), np.dtype("bool"))}}
     with Store.create(tmp_path / "run", groups, chains, {}) as store:
-        assert store._header.groups["g"].chunk_draws == draws
+        assert store.groups["g"].chunk_draws == draws
 
 
 def test_the_record_comes_back_and_is_plain_json(tmp_path):

@@ -183,7 +183,7 @@ class Reproduction:
 
 def reproduce(experiment: Experiment, settings: Settings) -> Reproduction:
     """Run an experiment; write `<name>.json` and `<name>.png` (with `-quick` for a quick run) to the output folder."""
-    from scirocco.demo.figure import save_figure
+    from scirocco.demo import save_figure
     from scirocco.run.progress import Clock
 
     for package in ("matplotlib", *experiment.needs):

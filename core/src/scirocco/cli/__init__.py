@@ -17,19 +17,17 @@ from scirocco._version import __version__, versions
 from scirocco.cli import _exit
 from scirocco.cli._common import JSON, print_json, say, typer
 from scirocco.cli._models import predict_command, show_command
-from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.data import data_app
 from scirocco.cli.inspect import diagnose, report, runs, verify, watch
 from scirocco.cli.models import model_app, predict, show
-from scirocco.cli.papers import demo, reproduce
-from scirocco.cli.running import resume, sample_config
+from scirocco.cli.running import demo, reproduce, resume, sample_config
 from scirocco.errors import SciroccoError, SciroccoWarning
 from scirocco.models._core.registry import MODELS, refuse_if_missing
 
 app = typer.Typer(
     name="scirocco",
-    cls=_exit.Group,
+    cls=_exit.CommandGroup,
     help="Bayesian inference on data too large for ordinary MCMC.\n\nExample: scirocco demo",
     epilog=_exit.STATUSES,
     pretty_exceptions_enable=False,
@@ -69,7 +67,6 @@ for group, module in sorted(
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
-app.command()(bench)
 app.command()(cite)
 
 

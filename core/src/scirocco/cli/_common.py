@@ -50,7 +50,7 @@ THREADS = typer.Option("--threads", min=1, help="Number of threads; all cores by
 REPLACE = typer.Option("--overwrite", help="Replace FILE.")
 
 
-class Length(NamedTuple):
+class AskedLength(NamedTuple):
     """The length of a fit: at most one of them."""
 
     num_steps: int | None = None
@@ -58,7 +58,7 @@ class Length(NamedTuple):
     max_seconds: float | None = None
 
 
-def check_fit(out: Path | None, length: Length, resume: bool, overwrite: bool) -> None:
+def check_fit(out: Path | None, length: AskedLength, resume: bool, overwrite: bool) -> None:
     """Reject options that cannot work, before any data are read."""
     from scirocco.store import holds_run, refuse_unless_free
 

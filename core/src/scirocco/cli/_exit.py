@@ -17,7 +17,7 @@ from typing import Any
 from scirocco._interrupt import STATUS as INTERRUPTED
 from scirocco.cli._common import say, typer
 
-WRONG = 2
+WRONG = 2  # the exit status
 STATUSES = (
     "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`, `verify`), or a watched run "
     "ended badly; 2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or "
@@ -29,14 +29,14 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[
 ]  # click's, wherever this version of typer imports it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
-_AGAIN_SECONDS, _SOON = 2.0, 0.1
+_AGAIN_SECONDS, _SOON = 2.0, 0.1  # until Ctrl-C is sent again: if it was lost, if it was dropped
 
 
 class Interrupted(BaseException):
     """Ctrl-C, with a message for the user; not a KeyboardInterrupt, which makes a run end early."""
 
 
-class Group(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
     """Commands that end with one line on Ctrl-C; Typer would exit silently."""
 
     def invoke(self, ctx: Any) -> Any:

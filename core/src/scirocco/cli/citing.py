@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from scirocco._version import __version__
 from scirocco.cli._common import JSON, print_json, typer
-from scirocco.cli.papers import find_papers
+from scirocco.cli.running import find_papers
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.registry import MODELS
 
@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"^@(\w+)\{(\w+),\n(.*?)^\}", re.M | re.S)
 _FIELD = re.compile(r"^ *(\w+) *= \{(.*)\},$", re.M)
 
 
-class Reference(NamedTuple):
+class BibliographyEntry(NamedTuple):
     """An entry of the bibliography."""
 
     kind: str
@@ -38,11 +38,11 @@ class Reference(NamedTuple):
 
 
 @cache
-def references() -> dict[str, Reference]:
+def references() -> dict[str, BibliographyEntry]:
     """The bibliography, `references.bib`, by key."""
     text = files("scirocco.cli").joinpath("references.bib").read_text("utf-8").replace("VERSION", __version__)
     return {
-        entry[2]: Reference(entry[1], dict(_FIELD.findall(entry[3])), entry[0])
+        entry[2]: BibliographyEntry(entry[1], dict(_FIELD.findall(entry[3])), entry[0])
         for entry in _ENTRY.finditer(text)
     }
 

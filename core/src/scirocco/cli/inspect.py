@@ -170,7 +170,7 @@ def _of_chains(path: Path) -> bool:
 
 def _judged(run: Run) -> Run:
     """A model with its own loop is diagnosed by quantities that do not depend on the order of its components."""
-    from scirocco.report.subjects import view_of
+    from scirocco.report.overview import view_of
 
     view = view_of(run)
     return view.run if run.kind == "sampled" else view.to_judge

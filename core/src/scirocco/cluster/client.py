@@ -127,8 +127,8 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://", "inproc://")
-_CONNECT_SECONDS = 10
-_WORKER_SECONDS = 30.0
+_CONNECT_SECONDS = 10  # for a scheduler to answer
+_WORKER_SECONDS = 30.0  # for a first worker to come
 
 
 def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) -> Client | None:

@@ -28,8 +28,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 log = logging.getLogger("scirocco")
-_ATTEMPTS = 5
-_WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1
+_ATTEMPTS = 5  # of a round that lost a worker
+_WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1  # for a new worker, and between two looks
 
 
 class Workers:

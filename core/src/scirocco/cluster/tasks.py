@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[int], None]
 
-_TELL_SECONDS = 0.5
+_TELL_SECONDS = 0.5  # between two progress reports of a job
 _stopped: set[str] = set()
 _running: collections.Counter[str] = collections.Counter()
 _lock = threading.Lock()
@@ -122,9 +122,9 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], Any]
 
-_LOOK_SECONDS = 5.0
-_END_SECONDS = 30.0
-_SILENT_SECONDS = 30.0
+_LOOK_SECONDS = 5.0  # between two checks of the connection
+_END_SECONDS = 30.0  # for cancelled jobs to end
+_SILENT_SECONDS = 30.0  # without a report, until waiting jobs are mentioned
 
 
 class _Word(NamedTuple):

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scirocco import _checks, _tree
-from scirocco.cluster.pickling import opened
-from scirocco.cluster.rows import RowsOf
+from scirocco.cluster.pickling import RowsOf, opened
 from scirocco.data import Source, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, StoreError
 from scirocco.model import CountModel, Model, Posterior

@@ -19,8 +19,8 @@ from scirocco.data.values import Frame, as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
-_WILD_SCALE = 1e3
-_SCALE_PROBE_ROWS = 10_000
+_WILD_SCALE = 1e3  # ratio of standard deviations that is warned of
+_SCALE_PROBE_ROWS = 10_000  # rows that are looked at for it
 _ROUNDING, _NOTICEABLE = 6e-8, 1e-3
 """Relative rounding error of float32, and the part of a standard deviation by which it may change a value."""
 

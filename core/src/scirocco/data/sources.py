@@ -160,7 +160,7 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
             raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are required.")
 
 
-_SHARE = 0.25
+_SHARE = 0.25  # of the free memory; larger maps are streamed
 
 
 class MappedSource(RowSource):

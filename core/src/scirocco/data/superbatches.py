@@ -32,8 +32,8 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import Batch, Batching, Blocks
 from scirocco.types import Array, Data, Key, Rows
 
-_RUN_BYTES = 65_536
-_RUNS_IN_BATCH = 4
+_RUN_BYTES = 65_536  # of rows that are moved together
+_RUNS_IN_BATCH = 4  # the fewest
 
 
 @pytree_dataclass
@@ -79,7 +79,7 @@ class Superbatch(Batching):
         return Batch(jax.tree.map(cut, data), index, weights, scale, self.factor, self.num_rows)
 
 
-class Scheme(abc.ABC):
+class SuperbatchScheme(abc.ABC):
     """Fills superbatches."""
 
     group: int
@@ -113,7 +113,7 @@ class Scheme(abc.ABC):
         return None
 
 
-class ScatteredRows(Scheme):
+class ScatteredRows(SuperbatchScheme):
     """Rows drawn one by one, by the batching for arrays in memory."""
 
     in_words = "rows drawn one by one"
@@ -135,7 +135,7 @@ class ScatteredRows(Scheme):
         return None if index is None else self.batching.row_weights(index)
 
 
-class ShuffledBlocks(Scheme):
+class ShuffledBlocks(SuperbatchScheme):
     """Windows of neighbouring rows, shuffled together."""
 
     def __init__(self, num_rows: int, size: int, group: int, num_blocks: int, row_bytes: int, shuffled: bool):

@@ -23,11 +23,11 @@ from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
-_CHUNK_BYTES = 1 << 21
-_CHUNK_BYTES_ACCELERATOR = 1 << 26
+_CHUNK_BYTES = 1 << 21  # of rows in one piece of a sum over all
+_CHUNK_BYTES_ACCELERATOR = 1 << 26  # the same on a GPU
 _CHUNK_WORK, _FEWEST = 1 << 19, 32
 """The same for rows that cost as much as many, in units of plain rows, and the least number of them."""
-_DENSE_NUMBERS = 1 << 23
+_DENSE_NUMBERS = 1 << 23  # that the rows of a piece may make at once
 
 
 class Summed(Protocol):
@@ -163,8 +163,8 @@ class Probed:
         return jax.jvp(lambda p: self.summand.each(p, rows, key), (at,), (direction,))
 
 
-_WORTH_SHARING = 1 << 20
-ENDLESS = 1 << 31
+_WORTH_SHARING = 1 << 20  # bytes; smaller arrays are copied
+ENDLESS = 1 << 31  # steps: more than a run has
 
 
 class Segment(NamedTuple):

@@ -114,12 +114,12 @@ def wikipedia(folder: Folder = None, min_tokens: int = 50) -> Dataset:
     >>> data.matrix.shape, data.vocabulary[:2]         # doctest: +SKIP
     ((90218, 7702), ('writings', 'yellow'))
     """
-    return _corpus(ENTRIES["wikipedia"], folder, min_tokens, ("page_id",))
+    return read_counts(ENTRIES["wikipedia"], folder, min_tokens, ("page_id",))
 
 
 def acl_abstracts(folder: Folder = None, min_tokens: int = 0) -> Dataset:
     """58,656 titles and abstracts of computational linguistics, 2016-2026, in the words of `wikipedia`."""
-    return _corpus(ENTRIES["acl_abstracts"], folder, min_tokens)
+    return read_counts(ENTRIES["acl_abstracts"], folder, min_tokens)
 
 
 def newsgroups20(folder: Folder = None, min_tokens: int = 1, vocabulary: str = "top20k") -> Dataset:
@@ -131,20 +131,20 @@ def newsgroups20(folder: Folder = None, min_tokens: int = 1, vocabulary: str = "
     _checks.choice(vocabulary, "vocabulary", ("top20k", "dictnostops"))
     files = (f"newsgroups20_{vocabulary}.npz", f"vocab_{vocabulary}.txt")
     extras = ("test", "label", "article") if vocabulary == "dictnostops" else ()
-    return _corpus(ENTRIES["newsgroups20"].some(*files), folder, min_tokens, extras)
+    return read_counts(ENTRIES["newsgroups20"].some(*files), folder, min_tokens, extras)
 
 
 def ap(folder: Folder = None, min_tokens: int = 0) -> Dataset:
     """2,246 articles of the Associated Press, 10,473 words: the example of lda-c."""
-    return _corpus(ENTRIES["ap"], folder, min_tokens)
+    return read_counts(ENTRIES["ap"], folder, min_tokens)
 
 
 def kos(folder: Folder = None, min_tokens: int = 0) -> Dataset:
     """3,430 blog entries, 6,906 words; the words themselves are not available."""
-    return _corpus(ENTRIES["kos"], folder, min_tokens)
+    return read_counts(ENTRIES["kos"], folder, min_tokens)
 
 
-def _corpus(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ...] = ()) -> Dataset:
+def read_counts(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ...] = ()) -> Dataset:
     """The counts (the one .npz) and the words (the .txt, if any) of an entry, without the short rows."""
     _checks.positive_int(min_tokens, "min_tokens", minimum=0)
     sparse = require("scipy.sparse", f"the data set `{entry.name}`")

@@ -8,19 +8,44 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scirocco.datasets.originals import Recipe, obtain
+from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingDataError
 from scirocco.store.files import writing
 
 VARIABLE = "SCIROCCO_DATA"
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # bytes read at a time
 _MEMORY = "checked.json"
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file of the public source."""
+
+    name: str
+    address: str
+    checksum: str
+    """`sha256:...` or `md5:...`, as published."""
+
+
+@dataclass(frozen=True)
+class DownloadRecipe:
+    """Recipe to make a data set from its originals."""
+
+    originals: tuple[Original, ...]
+    make: Callable[[list[Path]], Arrays]
+    """Makes the arrays from the files, in the order of `originals`."""
+    content: str
+    """Expected `digest` of the result of `make`."""
+
 
 Folder = str | os.PathLike[str] | None
 
@@ -47,7 +72,7 @@ class Entry:
     preparation: str
     """Description of how the files are made from the original."""
     licence: str
-    recipe: Recipe | None = None
+    recipe: DownloadRecipe | None = None
     """Recipe to make it from its public source, if that can be downloaded."""
 
     def some(self, *names: str) -> Entry:
@@ -104,7 +129,7 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
     return out
 
 
-def _made(entry: Entry, recipe: Recipe) -> Path:
+def _made(entry: Entry, recipe: DownloadRecipe) -> Path:
     """The file made on this machine from the public source; it is created on first use."""
     path = _made_path(entry)
     if not path.is_file():
@@ -214,3 +239,51 @@ def _remember(checked: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with writing(str(folder / _MEMORY), sync=False, many_writers=True) as file:
             file.write(json.dumps(checked).encode())
+
+
+# -- downloads, and what is made of them: compared with a digest, so that it is exactly what the loaders expect --------
+
+
+def digest(arrays: Arrays) -> str:
+    """sha256 over names, types, shapes and bytes of some arrays."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def obtain(name: str, recipe: DownloadRecipe, path: Path) -> None:
+    """Download the originals into the cache, make the arrays, and write them to `path` atomically."""
+    arrays = recipe.make([download(name, original, path.parent) for original in recipe.originals])
+    found = digest(arrays)
+    if found != recipe.content:
+        raise InvalidValueError(
+            f"the arrays made from the originals of `{name}` have the wrong digest ({found}, expected "
+            f"{recipe.content}): the public source has changed. Nothing was kept."
+        )
+    try:
+        with writing(str(path), sync=False, many_writers=True) as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        raise InvalidValueError(f"`{name}` cannot be written to {path.parent}: {error}.") from error
+
+
+def download(name: str, original: Original, folder: Path) -> Path:
+    """Download one file and check it before renaming it; existing files are not downloaded again."""
+    pooch = require("pooch", f"downloading the data set `{name}`")
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        found = pooch.retrieve(original.address, original.checksum, fname=original.name, path=folder)
+    except ValueError as error:
+        raise InvalidValueError(
+            f"the file that {original.address} sent for {original.name} of `{name}` is damaged or another version: "
+            f"its checksum should be {original.checksum}. Nothing was kept."
+        ) from error
+    except Exception as error:  # requests has its own exceptions; in any case there is no file
+        raise MissingDataError(
+            f"{original.name} of the data set `{name}` could not be downloaded from {original.address} ({error}). Put "
+            f"it into {folder} yourself (checksum {original.checksum}), or pass a folder with the data set."
+        ) from None  # the cause is in the message; its own traceback has 60 lines
+    return Path(found)

@@ -14,8 +14,8 @@ from scirocco.drawing.markup import Html, breakable, number, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_AXIS = 22
-_SPARK, _SPARK_BINS = 30, 25
+_AXIS = 22  # pixels of an axis
+_SPARK, _SPARK_BINS = 30, 25  # pixels of a small trace, and its bins
 
 
 def forest(

@@ -15,10 +15,10 @@ from scirocco.drawing.markup import Html, join, shorten, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_ROUNDS, _GRAVITY = 200, 1.0
+_ROUNDS, _GRAVITY = 200, 1.0  # of the layout, and the pull to the middle
 _WIDTH, _HEIGHT = 340.0, 300.0
 """Of the picture: the width of a phone, so that its names can be read there."""
-_NAMED, _KEYED, _SLICES = 60, 24, 4
+_NAMED, _KEYED, _SLICES = 60, 24, 4  # nodes with names, groups in the key, slices of a node
 SURE = 0.9
 """Nodes whose largest share is smaller are uncertain."""
 

@@ -20,7 +20,7 @@ from scirocco.drawing.markup import Html, join, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-NUM_COLOURS = 8
+NUM_COLOURS = 8  # in the style sheet: c0 to c7
 _WIDTH = 1000
 """Units of a path across a chart, whatever its width."""
 

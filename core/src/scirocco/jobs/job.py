@@ -53,7 +53,7 @@ _OWN = (
 )
 
 
-class Job(NamedTuple):
+class SampleJob(NamedTuple):
     """A run that can be started."""
 
     model: Posterior
@@ -65,7 +65,7 @@ class Job(NamedTuple):
     notes: dict[str, str]
 
 
-def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | None = None) -> Job:
+def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | None = None) -> SampleJob:
     """Read and check a configuration file; `changes` of its [run] and another `store` come from the command line."""
     path = path.resolve()
     written = _read(path)
@@ -79,10 +79,10 @@ def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | No
     data = read_data(here / written["data"])
     model, params = _model(written, data, path)
     where = here / written["store"] if store is None else store
-    notes = {"config": str(path), "config_mark": _mark(str(path))}
+    notes = {"config": str(path), "config_mark": signature(str(path))}
     if _zoo_name(written["model"]) is not None and (columns := zoo.column_names(data)):
         notes[COLUMNS] = json.dumps(columns)
-    return Job(model, data, params, where, options, notes)
+    return SampleJob(model, data, params, where, options, notes)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _model(written: dict[str, Any], data: Data, path: Path) -> tuple[Posterior, 
     return known.model, known.params if "params" not in written else _params(written["params"], here)
 
 
-def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: bool = True) -> Run:
+def start(job: SampleJob, *, overwrite: bool = False, go_on: bool = False, progress: bool = True) -> Run:
     """Run it."""
     return sample(
         job.model,
@@ -209,10 +209,10 @@ def is_trusted(path: Path) -> bool:
     if not isinstance(written, str) or not isinstance(given, str):
         return False
     inside = Path(written).resolve().is_relative_to(path.resolve())
-    return not inside and hmac.compare_digest(_mark(written).encode(), given.encode())
+    return not inside and hmac.compare_digest(signature(written).encode(), given.encode())
 
 
-def _mark(config: str) -> str:
+def signature(config: str) -> str:
     """Proof that this user has started a run from a file: its name, signed with a key that only this user can read."""
     top = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     file = Path(top) / "scirocco" / "key"

@@ -27,17 +27,17 @@ from scirocco.models.regression import density
 from scirocco.models.regression.density import Likelihood, NormalPrior
 from scirocco.types import Array, Data, Params, Rows
 
-_LOOKED_AT = 100_000
+_LOOKED_AT = 100_000  # first rows, of which classes are counted and checked
 
 
-class Known(NamedTuple):
+class NamedModel(NamedTuple):
     """A model and its starting point."""
 
     model: Model
     params: dict[str, Array]
 
 
-class Table(NamedTuple):
+class RowFacts(NamedTuple):
     """Facts about the rows."""
 
     num_columns: int
@@ -45,28 +45,30 @@ class Table(NamedTuple):
     """The `y` of the first rows."""
 
 
-def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> Known:
+def linear(
+    table: RowFacts, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0
+) -> NamedModel:
     """y ~ N(xᵀβ + b, σ²), σ half-normal with scale `noise_scale`."""
     positive(noise_scale, "noise_scale", "linear")
     params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
     kinds = dict.fromkeys(params, None) | {"noise": transforms.positive}
     positive(scale, "scale", "the model")
     prior = NormalPrior(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
-    return Known(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
+    return NamedModel(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
 def softmax(
-    table: Table, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True
-) -> Known:
+    table: RowFacts, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True
+) -> NamedModel:
     """y in {0, ..., K-1}, probabilities ∝ exp(xᵀβ_k + b_k)."""
     _whole(table.y, "softmax", num_classes)
     number = int(table.y.max()) + 1 if num_classes is None else positive_int(num_classes, "num_classes")
-    return Known(_model(Likelihood("softmax"), scale), _start((number, table.num_columns), intercept))
+    return NamedModel(_model(Likelihood("softmax"), scale), _start((number, table.num_columns), intercept))
 
 
 _OWN_NAMES = {"bernoulli": "logistic", "normal": "linear"}
 """Names of models that differ from those of their families."""
-_WITH_OPTIONS: dict[str, Callable[..., Known]] = {"linear": linear, "softmax": softmax}
+_WITH_OPTIONS: dict[str, Callable[..., NamedModel]] = {"linear": linear, "softmax": softmax}
 """Models with options of their own."""
 
 
@@ -76,12 +78,12 @@ def families() -> dict[str, Family]:
     return {_OWN_NAMES.get(name, name): family for name, family in listed.items()}
 
 
-def of_name(name: str) -> Callable[..., Known]:
+def of_name(name: str) -> Callable[..., NamedModel]:
     """The function that makes the model from facts about the rows, and options."""
     return _WITH_OPTIONS.get(name) or functools.partial(_of_family, families()[name])
 
 
-def make(name: str, options: dict[str, Any], data: Data) -> Known:
+def make(name: str, options: dict[str, Any], data: Data) -> NamedModel:
     """The model of a name for these rows."""
     return of_name(name)(_table(name, data), **options)
 
@@ -91,7 +93,7 @@ def options_of(name: str) -> list[str]:
     return list(inspect.signature(of_name(name)).parameters)[1:]
 
 
-def _table(name: str, data: Data) -> Table:
+def _table(name: str, data: Data) -> RowFacts:
     if isinstance(data, (str, os.PathLike)):
         source = open_folder(data)
         first = source.read(0, min(_LOOKED_AT, source.num_rows))
@@ -115,7 +117,7 @@ def _table(name: str, data: Data) -> Table:
         )
     if not len(y):
         raise InvalidValueError(f'`model = "{name}"`: the data have no rows.')
-    return Table(x.shape[1], y)
+    return RowFacts(x.shape[1], y)
 
 
 def column_names(data: Data) -> list[str]:
@@ -141,13 +143,13 @@ def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
     return start | {"intercept": jnp.zeros(shape[:-1])} if intercept else start
 
 
-def _of_family(family: Family, table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+def _of_family(family: Family, table: RowFacts, scale: float = 1.0, intercept: bool = True) -> NamedModel:
     """Its parameters have the priors of the family."""
     family.check(table.y, "y")
     params = _start((table.num_columns,), intercept)
     more = {key: jnp.asarray(value) for key, value in family.start.items()}
     kinds = dict.fromkeys(params, None) | dict.fromkeys(more, transforms.positive) if more else None
-    return Known(_model(Likelihood(family.name), scale, kinds), params | more)
+    return NamedModel(_model(Likelihood(family.name), scale, kinds), params | more)
 
 
 def _model(

@@ -21,9 +21,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Size = float | str | Schedule
 """A step size: a number, text, or a schedule that can be evaluated."""
 
-_MOST_CHAINS, _BINS = 8, 150
-_POINTS = 300
-_MOST_CHARTS, _MOST_WORDS = 6, 12
+_MOST_CHAINS, _BINS = 8, 150  # chains in a chart, and bins of a trace
+_POINTS = 300  # of a schedule
+_MOST_CHARTS, _MOST_WORDS = 6, 12  # charts of step sizes, and sentences about them
 _SCHEDULES = {
     "Constant": schedules.Constant,
     "Polynomial": schedules.Polynomial,

@@ -16,7 +16,7 @@ from scirocco.drawing.markup import Html, Section, join, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.view import View, size_of
 from scirocco.report import chains, curves, overview
-from scirocco.report.subjects import view_of
+from scirocco.report.overview import view_of
 from scirocco.store.files import writing
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -21,7 +21,7 @@ from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
 from scirocco.estimators.base import next_pass, products_of, serving
-from scirocco.model import BlockModel, Posterior, BlockView, without_value
+from scirocco.model import BlockModel, BlockView, Posterior, without_value
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Blocks, Events, Gibbs, Gradient, Mover, Proposer, Sampler, Trajectory

@@ -20,8 +20,8 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
 
 TMP = ".tmp"
-_MAX_UNSYNCED = 256
-_LOCK_TRIES, _LOCK_WAIT = 10, 0.02
+_MAX_UNSYNCED = 256  # files written since the last sync
+_LOCK_TRIES, _LOCK_WAIT = 10, 0.02  # tries, and seconds between two of them
 _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one is beyond the text
 
 

@@ -20,7 +20,7 @@ from scirocco.store import zarr_format as zarr
 
 INNER = "scirocco"
 """The subfolder for everything except draws: the record, the commit, the sampler's state, the lock."""
-_CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192
+_CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192  # the most in a chunk of the largest variable
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INDEX = np.dtype("<i8")
 

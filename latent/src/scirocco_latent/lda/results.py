@@ -23,7 +23,7 @@ from scirocco_latent.lda.collapsed_chain import document_lengths
 from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.model import TopicModel
 from scirocco_latent.lda.settings import Settings
-from scirocco_latent.lda.texts import open_corpus
+from scirocco_latent.lda.texts import as_numbers, column_of, open_corpus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -213,7 +213,7 @@ class Results(TopicModel):
     def shares_by(
         self,
         X: Documents,
-        groups: ArrayLike,
+        groups: str | ArrayLike,
         *,
         interval: float = 0.9,
         column: str | None = None,
@@ -221,14 +221,17 @@ class Results(TopicModel):
     ) -> Any:
         """Mean shares of the topics in the documents of each group (a source, a year, ...), with central intervals.
 
-        `groups` has one value per document. The intervals are about these documents, and include the uncertainty of
-        their topics. The result has `groups`, `num_documents`, `mean`, `low` and `high`, and `to_frame()`.
+        `groups` has one value per document, or is the name of a column of `X`, a data frame or the path of a table. The
+        intervals are about these documents, and include the uncertainty of their topics. The result has `groups`,
+        `num_documents`, `mean`, `low` and `high`, and `to_frame()`.
         """
         from scirocco_latent.lda import describing
 
         self._check_fitted()
         tails_of(interval)
         corpus = self._read(X, column, encoding, may_be_empty=True)
+        if isinstance(groups, str):
+            groups = as_numbers(column_of(X, groups, encoding))
         return describing.shares_by(corpus, groups, self._some_draws(), self._fold_in(), interval)
 
     def labels(self, num: int = 3) -> list[str]:

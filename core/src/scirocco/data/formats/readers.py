@@ -16,8 +16,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.data.native.npy import as_bytes, decode_header
-from scirocco.data.native.precision import check_kind
+from scirocco.data.native.npy import as_bytes, check_kind, decode_header
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 
 CHUNK_BYTES = 16 << 20

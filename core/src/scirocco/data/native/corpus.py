@@ -26,8 +26,15 @@ from scirocco.data.native.header import (
     stamp,
     verify_arrays,
 )
-from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, ArrayFileWriter, run_entries
-from scirocco.data.native.precision import check_kind, stored_dtype, to_stored
+from scirocco.data.native.npy import (
+    MAP_LIMIT,
+    ArrayFile,
+    ArrayFileWriter,
+    check_kind,
+    run_entries,
+    stored_dtype,
+    to_stored,
+)
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.data.values import as_csr
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
@@ -262,7 +269,7 @@ def _document(rows: Any, bad: np.ndarray) -> str:
     return f"document {int(np.searchsorted(rows.indptr, np.argmax(bad), side='right')) - 1} (counted from 0)"
 
 
-_WRITE_ROWS = 1 << 16
+_WRITE_ROWS = 1 << 16  # documents written at a time
 
 
 def write_corpus(

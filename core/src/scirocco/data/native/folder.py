@@ -22,7 +22,7 @@ from scirocco.types import PyTree, Rows
 
 __all__ = ["FolderSource", "FolderWriter", "describe_folder", "open_folder", "write_folder"]
 
-_WRITE_BYTES = 16 << 20
+_WRITE_BYTES = 16 << 20  # rows written at a time
 
 
 class FolderSource(RowSource):

@@ -21,7 +21,7 @@ FILE_NAME = "scirocco-data.json"
 STAMP_NAME = "scirocco-data.stamp"
 """The sizes and times of the files when they were last known to be intact, as a hash."""
 FORMAT = "scirocco-data"
-VERSION = 1
+VERSION = 1  # of the format
 
 
 @dataclasses.dataclass(frozen=True)

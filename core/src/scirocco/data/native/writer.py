@@ -15,14 +15,13 @@ import numpy as np
 from scirocco import _checks
 from scirocco._random import SeedPurpose
 from scirocco.data.native.header import ArrayEntry, Header, PartialFolder
-from scirocco.data.native.npy import ArrayFileWriter
-from scirocco.data.native.precision import check_kind, check_precision, stored_dtype, to_stored
+from scirocco.data.native.npy import ArrayFileWriter, check_kind, check_precision, stored_dtype, to_stored
 from scirocco.data.shuffle import RowShuffle
 from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidValueError
 
-DEFAULT_MEMORY = 1 << 30
-_MOST_ARRAYS = 200
+DEFAULT_MEMORY = 1 << 30  # bytes
+_MOST_ARRAYS = 200  # each is an open file
 
 
 class FolderWriter:

@@ -15,7 +15,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.diagnostics.chains import check_chains, r_hat_in_digits
 from scirocco.diagnostics.frames import html_summary
-from scirocco.drawing.markup import Html, join, tag
+from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError, NoDrawsError, NotFittedError
 from scirocco.models._core import files, registry
 from scirocco.models._core.length import AskedDraws, check_burnin

@@ -1,16 +1,60 @@
-"""Choices of users: ratings of films (MovieLens 100k) and visits to the areas of a site (Microsoft Web Data)."""
+"""Who chose what, and who knows whom: ratings of films, visits to the areas of a site, networks."""
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco._extras import require
-from scirocco.datasets.files import Entry, File, Folder, find
-from scirocco.datasets.originals import Original, Recipe, make_movielens100k
+from scirocco.datasets.files import Arrays, DownloadRecipe, Entry, File, Folder, Original, find
+
+
+def make_movielens100k(files: list[Path]) -> Arrays:
+    """ml-100k.zip: u.data, the official test sets, u.item, u.user and u.genre."""
+    with zipfile.ZipFile(files[0]) as archive:
+
+        def lines(name: str) -> list[str]:
+            return archive.read(f"ml-100k/{name}").decode("latin-1").splitlines()
+
+        def ratings(name: str) -> np.ndarray:
+            return np.loadtxt(io.StringIO("\n".join(lines(name))), dtype=np.int64, ndmin=2)
+
+        rated = ratings("u.data")
+        place = {(u, i): number for number, (u, i) in enumerate(rated[:, :2].tolist())}
+        marks = {name: np.zeros(len(rated), np.uint8) for name in ("fold", "ua_test", "ub_test")}
+        for file, name, mark in [
+            *((f"u{k}.test", "fold", k) for k in range(1, 6)),
+            ("ua.test", "ua_test", 1),
+            ("ub.test", "ub_test", 1),
+        ]:
+            marks[name][[place[u, i] for u, i in ratings(file)[:, :2].tolist()]] = mark
+        items = [line.split("|") for line in lines("u.item") if line]
+        users = [line.split("|") for line in lines("u.user") if line]
+        genres = [line.split("|")[0] for line in lines("u.genre") if line]
+    return {
+        "user": rated[:, 0].astype(np.int16),
+        "item": rated[:, 1].astype(np.int16),
+        "rating": rated[:, 2].astype(np.uint8),
+        "timestamp": rated[:, 3].astype(np.int32),
+        "fold": marks["fold"],
+        "ua_test": marks["ua_test"].astype(bool),
+        "ub_test": marks["ub_test"].astype(bool),
+        "item_title": np.array([row[1] for row in items]),
+        "item_release": np.array([row[2] for row in items]),
+        "item_genre": np.array([row[5:] for row in items]).astype(np.uint8),
+        "genre_names": np.array(genres),
+        "user_age": np.array([row[1] for row in users]).astype(np.uint8),
+        "user_gender": np.array([row[2] for row in users]),
+        "user_occupation": np.array([row[3] for row in users]),
+        "user_zip": np.array([row[4] for row in users]),
+    }
+
 
 MOVIELENS = Entry(
     "movielens100k",
@@ -20,7 +64,7 @@ MOVIELENS = Entry(
     "set that a rating is in (fold, 1 to 5, from u1.test to u5.test), membership of ua.test and ub.test, and titles, "
     "release dates and genres of u.item (item_title, item_release, item_genre, genre_names).",
     "for research; it may not be redistributed, nor used commercially, without permission of GroupLens.",
-    Recipe(
+    DownloadRecipe(
         (
             Original(
                 "ml-100k.zip",
@@ -182,3 +226,69 @@ def _titles(path: Path) -> tuple[str, ...]:
     lines = path.read_text("utf-8").splitlines()
     place = lines[0].split("\t").index("title")
     return tuple(line.split("\t")[place] for line in lines[1:])
+
+
+GRAPHS = Entry(
+    "graphs",
+    (
+        File("ca-GrQc.npz", "5abddb507b9a58a2f59ddcaadc6c295412eb23be0d7109ece9204c6d26b9549a", 51_744),
+        File("ca-HepTh.npz", "1094f6d324cda5f0c1bd098480ed6ba90ed4451b1e38cc6c45691f891143d566", 99_150),
+        File("ca-HepPh.npz", "bd902cbdea40b574c98517a9e6c59da7635b025123a55ebae4b2369f1b2b4881", 326_808),
+        File("email-Eu-core.npz", "849770b0085cc7360645022fd8ce4123bdc07cde33e70645be17ad15ed0562e7", 53_117),
+        File("netscience.npz", "285cba975706fc48f33a0a0d8f8ac6343b38db52b7d376f14c45c095f9e9b83e", 22_400),
+    ),
+    "SNAP: ca-GrQc, ca-HepTh, ca-HepPh (Leskovec, Kleinberg and Faloutsos 2007), email-Eu-core (Yin et al. 2017); "
+    "netscience (Newman 2006)",
+    "Each .npz holds edges (edges, 2) of nodes from 0 on: those of ca-* and netscience once, without loops, those of "
+    "email-Eu-core from sender to receiver. Also department (email-Eu-core), name and weight (netscience), node_id.",
+    "no formal licence; the authors ask to be cited.",
+)
+NAMES = tuple(file.name.removesuffix(".npz") for file in GRAPHS.files)
+
+
+class Links(NamedTuple):
+    """A network."""
+
+    edges: np.ndarray
+    """int64 (edges, 2): nodes from 0 on, without loops."""
+    num_nodes: int
+    """Number of nodes."""
+    directed: bool
+    """Whether edges go from the first node to the second."""
+    labels: np.ndarray | None
+    """Departments of the nodes (email-Eu-core), otherwise None."""
+    names: tuple[str, ...] | None
+    """Names of the nodes (netscience), otherwise None."""
+    source: str
+    """Origin and licence."""
+
+
+def graphs(folder: Folder = None, which: str = "ca-GrQc") -> Links:
+    """One of five networks of 1,005 to 12,008 nodes and 2,742 to 118,489 edges.
+
+    Parameters
+    ----------
+    folder
+        Folder with the files, or with a subfolder `graphs` that has them. Default: see `scirocco.datasets`.
+    which
+        "ca-GrQc", "ca-HepTh", "ca-HepPh" (coauthors), "email-Eu-core" (mails, with departments) or "netscience"
+        (coauthors, with names).
+
+    Examples
+    --------
+    >>> from scirocco import datasets
+    >>> data = datasets.graphs(which="email-Eu-core")          # doctest: +SKIP
+    >>> data.num_nodes, len(data.edges), data.directed         # doctest: +SKIP
+    (1005, 24929, True)
+    """
+    _checks.choice(which, "which", NAMES)
+    file = f"{which}.npz"
+    path = find(GRAPHS.some(file), folder)[file]
+    with np.load(path) as stored:
+        edges = stored["edges"].astype(np.int64)
+        labels = stored["department"] if "department" in stored else None
+        names = tuple(map(str, stored["name"])) if "name" in stored else None
+        counts = (len(each) for each in (labels, names) if each is not None)
+        num_nodes = next(counts, int(edges.max()) + 1)
+    apart = edges[edges[:, 0] != edges[:, 1]]
+    return Links(apart, num_nodes, which == "email-Eu-core", labels, names, GRAPHS.source(path))
