@@ -41,15 +41,17 @@ def small(monkeypatch):
 
     monkeypatch.setattr(scirocco_papers, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
     monkeypatch.setattr(demo, "run_demo", _demo)
+    monkeypatch.setattr(demo, "show_models", lambda seed: None)
     monkeypatch.setattr(
         benchmark, "_speed", lambda data, estimator, num_steps: 1e6 / (10 + estimator.batch_size)
     )
 
 
-def _demo(out, seed):
+def _demo(out, seed, *, open_page):
     from scirocco._console import make_folder
 
     make_folder(out)
+    assert not open_page, "no browser where there is no terminal"
     print(f"a demonstration with seed {seed}")
 
 
