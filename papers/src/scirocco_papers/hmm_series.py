@@ -19,7 +19,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.models import HMM
 from scirocco_latent.hmm import buffered
-from scirocco_latent.hmm.gibbs import Prior, start
+from scirocco_latent.hmm.gibbs import StatePrior, start
 from scirocco_latent.hmm.priors import resolve
 from scirocco_latent.hmm.series import read
 from scirocco_papers.base import Claim, Outcome, Settings, error_of, in_errors
@@ -105,7 +105,7 @@ def buffer_errors(x: np.ndarray, seed: int) -> dict[str, Any]:
     """The error of expected transitions per observation by the length of buffers, and the one that `HMM` chooses."""
     given = read(x)
     emission = resolve("gaussian", given, 2, None, None)
-    prior, data = Prior(2, 1.0, 0.0, emission), emission.encode(given)
+    prior, data = StatePrior(2, 1.0, 0.0, emission), emission.encode(given)
     params = start(prior, data, given.bounds, 4, seed)
     errors = [buffered.measured_error(prior, params, data, given.bounds, length, seed) for length in BUFFERS]
     chosen = buffered.settings("scir", prior, data, given.bounds, 1_000, None, None, 4, seed)

@@ -32,12 +32,12 @@ from scirocco.simplex import tables
 from scirocco_latent.dp.chain import MixtureChain
 from scirocco_latent.dp.compiled import collapsed_kernels, row_kernels
 from scirocco_latent.dp.compiled import slice_kernels as kernels
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
-from scirocco_latent.dp.settings import Gamma, Settings
+from scirocco_latent.dp.settings import Gamma, MixtureSettings
 
 if TYPE_CHECKING:
-    from scirocco_latent.dp.sharded import Shards
+    from scirocco_latent.dp.sharded import LabelShards
 
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
 _TOO_MANY = 1 << 16
@@ -53,11 +53,11 @@ class Slices(MixtureChain):
     def __init__(
         self,
         rows: Rows,
-        family: Family[Any],
-        settings: Settings,
+        family: BaseMeasure[Any],
+        settings: MixtureSettings,
         seed: int,
         number: int,
-        labelling: Shards | None = None,
+        labelling: LabelShards | None = None,
     ):
         super().__init__(rows, family, settings, seed, number)
         self._labelling = labelling

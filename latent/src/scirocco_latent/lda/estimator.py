@@ -27,7 +27,7 @@ from scirocco_latent.lda.guiding import Labels, SeedWords
 from scirocco_latent.lda.incremental import Incremental
 from scirocco_latent.lda.model import usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import PRESETS, Settings, Size, resolve
+from scirocco_latent.lda.settings import PRESETS, Size, TopicSettings, resolve
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import column_of
 from scirocco_latent.lda.tokeniser import Tokeniser
@@ -307,7 +307,7 @@ class LDA(Incremental):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _settings(self, size: Size, **changes: Any) -> Settings:
+    def _settings(self, size: Size, **changes: Any) -> TopicSettings:
         return resolve(self.get_params() | changes, size)
 
 

@@ -21,7 +21,7 @@ from scirocco_latent.lda.document_batches import growth_steps
 from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.model import TopicModel, usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import Settings, Size
+from scirocco_latent.lda.settings import Size, TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import open_corpus
 from scirocco_latent.lda.tokeniser import Tokeniser
@@ -38,7 +38,7 @@ class GaussianChain(Chain):
 
     PURPOSE_BITS = 3
 
-    def __init__(self, corpus: Corpus, settings: Settings, seed: int, number: int):
+    def __init__(self, corpus: Corpus, settings: TopicSettings, seed: int, number: int):
         super().__init__(seed, number)
         self.corpus, self.settings, self.threads = corpus, settings, settings.num_threads
         self._of_fit = seed, number
@@ -83,7 +83,7 @@ class GaussianTopics(TopicModel):
         opened = open_corpus(X, vocabulary, column=column, encoding=encoding, tokeniser=self.tokeniser)
         return opened.corpus
 
-    def _start_settings(self, corpus: Corpus, **options: Any) -> Settings:
+    def _start_settings(self, corpus: Corpus, **options: Any) -> TopicSettings:
         """Settings of the LDA whose topics are the start of a chain; a step is a pass."""
         params = {"spare_topics": 0, "batch_size": corpus.num_documents, "device": "cpu", **options}
         model = LDA(self.num_topics, num_threads=self.num_threads, **params)
