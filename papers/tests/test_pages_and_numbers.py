@@ -148,7 +148,7 @@ def lda_cv():
 
 def lda_wikipedia():
     runs = importlib.import_module("scirocco_papers.lda_runs")
-    claims = importlib.import_module("scirocco_papers.lda_wikipedia.run")
+    claims = importlib.import_module("scirocco_papers.lda_wikipedia")
     curves = stored("lda-wikipedia")["numbers"]["curves"]
     pairs = [
         (curves[claims.BAKER]["SCIR"], curves[claims.BAKER]["SCIR-CV, as SCIR"]),

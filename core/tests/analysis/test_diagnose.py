@@ -155,6 +155,7 @@ def test_parameters_that_do_not_move_are_named():
     """Nothing moves; or one of two."""
     found = diagnose(run_of(sc.SGLD(1e-30)))
     assert found.names == ["step size too small"] and "do not move" in found.verdict
+    assert found.certificate.troubles == ("some parameters never move",)
     model = sc.Model(lambda p, d: log_likelihood(jnp.append(p["u"], p["v"]), d))
     steps = sc.SGLD({"u": 2e-4, "v": 1e-30})
     start = {"u": jnp.zeros(2), "v": jnp.array(0.5)}

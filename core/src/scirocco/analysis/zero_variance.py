@@ -22,6 +22,7 @@ from scirocco.analysis.zero_variance_fit import (
     uncentred,
 )
 from scirocco.diagnostics import mcse
+from scirocco.diagnostics.frames import supported
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.run import Run
@@ -78,7 +79,8 @@ class ZeroVariance:
             f"{'':{width}}  {'without':>22}  {'with':>22}  variance divided by",
         ]
         for name, plain, plain_error, value, error, reduction in shown:
-            without, with_ = f"{plain:.5g} ± {plain_error:.2g}", f"{value:.5g} ± {error:.2g}"
+            without = f"{supported(plain, plain_error)} ± {plain_error:.2g}"
+            with_ = f"{supported(value, error)} ± {error:.2g}"
             lines.append(f"{name:{width}}  {without:>22}  {with_:>22}  {reduction:.3g}")
         if len(shown) < len(self._rows):
             lines.append(f"... and {len(self._rows) - len(shown):,} more")

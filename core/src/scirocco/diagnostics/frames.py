@@ -80,12 +80,11 @@ def _frame_class() -> Any:
 
 def _html(frame: Any) -> Html:
     """For notebooks: the digits of the printed table, and the note below it."""
-    errors = _errors(frame)
-    words = frame.astype(object)
-    for name in frame.columns:
-        words[name] = [
-            _number(*pair) for pair in zip(frame[name], [str(name)] * len(frame), errors, strict=True)
-        ]
+    errors, words = _errors(frame), frame.astype(object)
+    half = _MOST_ROWS // 2
+    for place in {*range(min(half, len(frame))), *range(max(0, len(frame) - half), len(frame))}:
+        for k, name in enumerate(frame.columns):
+            words.iloc[place, k] = _number(frame.iloc[place, k], str(name), errors[place])
     table = words.to_html(max_rows=_MOST_ROWS, border=0, notebook=True)
     note = frame.attrs.get("note", "")
     return join([Html(table), *([tag("p", note)] if note else [])])

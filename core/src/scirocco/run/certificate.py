@@ -162,6 +162,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
     try:
         means, sds = _of_scores(run, measures, table)
     except SciroccoError as reason:
+        troubles += [str(reason)] if "still" in measures else []
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
@@ -334,6 +335,7 @@ def _of_scores(
     some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
+        measures["still"] = int(np.sum(spread == 0))
         raise SciroccoError("some parameters never move")
     scores = scores_at(finer(origin.model), table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):

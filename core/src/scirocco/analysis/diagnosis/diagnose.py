@@ -107,7 +107,8 @@ def diagnose(
     findings = rules.find_faults(measures, predicted, about)
     if "modes" in run.preparation:
         findings.insert(0, rules.several_modes(run.preparation["modes"]))
-    findings = findings or rules.unexplained(certificate)
+    if all(finding.name == "prior and data disagree" for finding in findings):
+        findings += rules.unexplained(certificate)
     return _labelled(run, Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate))
 
 
