@@ -151,8 +151,10 @@ def sample(
         Several processes or machines: a `distributed.Client`, or the address of a Dask scheduler. Every chain is a task
         on a worker; what a worker has committed to `store` survives its death. Draws are those of one process.
     compile_cache
-        Whether the first run of a process tells JAX to keep compiled programs in the user's cache folder, so that the
-        next process starts faster. If you have set JAX_COMPILATION_CACHE_DIR, or SCIROCCO_CACHE=off, it does not.
+        Whether the first run of a process may tell JAX to keep compiled programs in the user's cache folder, so that
+        the next process starts faster, and to give back the compiler's memory. If you have set
+        JAX_COMPILATION_CACHE_DIR, it keeps your folder. False, or SCIROCCO_CACHE=off, leaves JAX's settings and
+        listeners and Python's filters of warnings as they are.
     max_seconds
         End after so many seconds of steps, with the draws made by then, but not before the first draw: `num_samples` is
         then the largest number. The set-up is not counted. `run.status` is "stopped" if time was short; with a `store`,
