@@ -62,7 +62,7 @@ def _is_off() -> bool:
 def keep() -> str | None:
     """Tell JAX where to keep programs, unless the user has; the folder, or None."""
     wanted = os.environ.get("SCIROCCO_CACHE", "")
-    if _is_off() or jax.config.jax_compilation_cache_dir:
+    if _is_off() or getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
     top = Path(wanted or os.environ.get("XDG_CACHE_HOME", "") or "~/.cache").expanduser()
     folder = top / ("" if wanted else "scirocco") / f"programs-{jaxlib.__version__}-{_processor()}"
@@ -181,7 +181,7 @@ def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Prog
     return lambda function: Program(function, static_argnums, _BY_LIBRARY)
 
 
-_UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}
+_UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}  # no kernels are tried out
 _AS_GRAPH: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"

@@ -20,7 +20,15 @@ from scirocco.data.sources import check_memory
 from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
-from scirocco.run.predicting import HostFunction, Job, chosen, draws_and_rows, prepared, simulator, values
+from scirocco.run.predicting import (
+    HostFunction,
+    RowProgram,
+    chosen,
+    draws_and_rows,
+    prepared,
+    simulator,
+    values,
+)
 from scirocco.types import Data, Key, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -321,7 +329,7 @@ def _seen(
 
 
 def _simulated(
-    job: Job, name: str | None, params: Params, source: ArraySource, count: int, seed: int
+    job: RowProgram, name: str | None, params: Params, source: ArraySource, count: int, seed: int
 ) -> Array:
     """(draw, row)."""
     out = job.out if name is None else job.out[name]

@@ -37,9 +37,11 @@ from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
 _LEAST_DRAWS, _MOST_DRAWS, _SCORED_NUMBERS = 128, 512, 2e7
+"""Draws at which scores are computed, and about the most numbers in them."""
 _DENSE = 128
 """Parameters up to which the line has a full matrix."""
 _MOST_COLUMNS, _AT_A_TIME = 1_000, 1 << 23
+"""Parameters that are examined one by one; numbers of draws of which moments are computed at a time."""
 _R_HAT, _R_HAT_OF_SHORT, _SHORT, _FEWEST = 1.02, 1.1, 500, 50
 """Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is uncertain, of fewer yet useless."""
 _FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005

@@ -30,6 +30,7 @@ from scirocco.types import Params, PyTree
 COLUMNS = "columns_of_coef"
 """The note with the names of the columns of the data, as JSON."""
 _BLOCK, _BLOCK_BYTES = 4_096, 1 << 25
+"""The most draws, and bytes, that are written at a time."""
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -258,8 +259,8 @@ def like(params: Params, tree: PyTree) -> PyTree:
 
 
 NOT_BEGUN = "not started"
-_ESS_NUMBERS = 64
-_ESS_DRAWS = 20_000
+_ESS_NUMBERS, _ESS_DRAWS = 64, 20_000
+"""Parameters, and last draws of each chain, from which effective sizes are listed."""
 
 
 def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -23,10 +23,10 @@ from scirocco.run import records
 from scirocco.store import files, holds_run, open_stored
 from scirocco.store import folder as run_folder
 
-VERSION = 1
+VERSION = 1  # of the page
 _DATA = "data"
 A_RUN = "a run"
-_WRITER_SECONDS = 60.0
+_WRITER_SECONDS = 60.0  # that an abandoned worker may need for its last chunk
 
 
 class Family(NamedTuple):

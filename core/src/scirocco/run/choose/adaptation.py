@@ -163,7 +163,7 @@ class _Search:
 
     def set(self, **settings: Any) -> None:
         """New hyper-parameters; the chains stay where they are."""
-        self.sampler = dataclasses.replace(self.sampler, **settings)
+        self.sampler = _tree.rebuilt(self.sampler, **settings)  # numbers of our own need no checks
         self.chains.retune(self.sampler)
 
     def find_scale(self) -> None:

@@ -344,20 +344,20 @@ def _exact_prior_diagonal(model: Model, position: Params) -> Array:
 
 
 @dataclass(frozen=True)
-class _OfModel:
-    """A summand that belongs to a model: one compiled program for each."""
+class OfModel:
+    """A summand that belongs to a model, one compiled program for each, of which only totals are needed."""
 
     model: Model
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        """Not needed for a metric."""
+        """Not needed."""
         raise NotImplementedError
 
     def _gradients(self, position: Params, rows: Rows) -> Array:
         return jax.vmap(lambda tree: ravel_pytree(tree)[0])(self.model.summand.each(position, rows))
 
 
-class _Curvature(_OfModel):
+class _Curvature(OfModel):
     """-∇² log p(x_i | θ)."""
 
     def total(
@@ -368,7 +368,7 @@ class _Curvature(_OfModel):
         return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
-class _CurvatureTimes(_OfModel):
+class _CurvatureTimes(OfModel):
     """-∇² log p(x_i | θ) v for each of some vectors v, at the position (θ, vectors)."""
 
     def total(
@@ -378,7 +378,7 @@ class _CurvatureTimes(_OfModel):
         return -_products(lambda p: self.model.log_likelihood_sum(p, rows, weights), at, vectors)
 
 
-class _ByRow(_OfModel):
+class _ByRow(OfModel):
     """A summand that computes the gradient of each row."""
 
     def numbers_per_row(self, position: Params) -> int:

@@ -43,7 +43,7 @@ _AT_ONCE = 64
 """Draws whose scores are computed together, whatever their number is: one program."""
 
 
-class Spread(NamedTuple):
+class TooWide(NamedTuple):
     """The parameter, or array of parameters, whose draws spread most."""
 
     ratio: float
@@ -69,7 +69,7 @@ def applies(model: Any, sampler: Sampler) -> bool:
     )
 
 
-def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> Spread | None:
+def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> TooWide | None:
     """The worst parameter, if its draws spread too widely; None also if there are too few draws to tell."""
     some = _second_half(run)
     if some is None:
@@ -162,7 +162,7 @@ def _second_half(run: Run) -> PyTree | None:
     return jax.tree.map(lambda leaf: np.asarray(leaf[::between, each]), run.draws)
 
 
-def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> Spread | None:
+def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> TooWide | None:
     leaves, names = jax.tree.leaves(some), _tree.leaf_names(some)
     sizes = [leaf[0, 0].size for leaf in leaves]
     if (
@@ -188,7 +188,7 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
         return None
     by_chain = [columns[chain == number, worst].mean() for number in range(chain.max() + 1)]
     own = x[:, owner == owners[worst]] if labels[worst] in names else x[:, [worst]]
-    return Spread(
+    return TooWide(
         math.sqrt(mean[worst]),
         math.sqrt(sure[worst]),
         labels[worst],
@@ -209,7 +209,7 @@ def _is_moving(x: np.ndarray, chain: np.ndarray) -> bool:
 
 
 def in_words(
-    found: Spread, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
+    found: TooWide, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
 ) -> str:
     """What is wrong, and the step size to try. Looks for the mode first: elsewhere the curvature may be another."""
     ratio = f"{found.ratio:.1f}" if found.ratio < 10 else f"{found.ratio:,.0f}"

@@ -28,6 +28,7 @@ from scirocco.types import Key, Params
 METHODS = ("halving", "grid", "curvature")
 METRICS = ("auto", None, *preconditioned.METRICS)
 NUM_STEPS = 4_000
+"""Steps for each setting in a round."""
 _EXTENSIONS = 2
 """Further searches around the best setting, while it is at an end of the range."""
 _WORTH_IT = 5.0
@@ -137,7 +138,7 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-class Choice(NamedTuple):
+class TunedStart(NamedTuple):
     """The choice, and the start of a chain with it: near the mode."""
 
     tuning: Tuning
@@ -154,7 +155,7 @@ def tune_prepared(
     method: str = "halving",
     num_steps: int = NUM_STEPS,
     seconds: float | None = None,
-) -> Choice:
+) -> TunedStart:
     """The best of many settings of `arenas[0].parts.sampler`, in each arena.
 
     The sampler moves in the posterior's own coordinates where curvatures differ much (`preconditioner`), all settings
@@ -183,13 +184,13 @@ def tune_prepared(
         _compile_ahead(arenas[0], rooms[0], sampler, judge, over or {}, num_steps, key)
     scales = [_scales(arena, sampler, centre, key) for arena in arenas]
 
-    def finish(room: int, chosen: Candidate, trials: list[Trial]) -> Choice:
+    def finish(room: int, chosen: Candidate, trials: list[Trial]) -> TunedStart:
         found = with_core(sampler, chosen.sampler)
         spent = time.perf_counter() - begin
         estimator = rooms[room].parts.estimator
         steps = num_steps if trials[0].ksd else 0
         tuning = Tuning(found, estimator, trials, spent, shape.condition, steps, method)
-        return Choice(tuning, rooms[room].start)
+        return TunedStart(tuning, rooms[room].start)
 
     def candidates(guess: float | None) -> list[list[Candidate]]:
         return [make_candidates(inner, found, centre, over or {}, num_steps, guess) for found in scales]
