@@ -30,7 +30,7 @@ from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-DENSE_LIMIT = 2_000
+DENSE_LIMIT = limits.LIMITS.dense_parameters
 """Maximum number of parameters for a dense matrix."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
@@ -44,8 +44,6 @@ _NEARLY = 2.0
 """As few directions are kept as bring the ratio of the other curvatures this close to the best."""
 _STIFF = 4.0
 """A direction is stiff if its curvature is this many times the median."""
-_KINKED = 0.01
-"""Curvature over information below which the curvature is not trusted: |x| has curvature only at its kink."""
 
 
 class Shape(NamedTuple):
@@ -169,7 +167,7 @@ def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: K
 
     first = _krylov(image, scale, block, products)
     whole, rest = _own_curvatures(*first, block)
-    if not np.isfinite(whole.mean()) or whole.mean() < _KINKED:
+    if not np.isfinite(whole.mean()) or whole.mean() < limits.LIMITS.curved:
         return alone
     values, vectors = _ritz(*_rescaled(*first, whole))
     alike, given = _window(values)[0], scale

@@ -35,10 +35,8 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _GROUPS = 16
 """Groups of draws, from whose means the standard error of a spread is estimated."""
-_EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
-"""Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
-
-
+_STIFF = {2: 1.0, 1: 2.0}
+"""ε λ (ε² λ with a momentum) above which the step is at fault whatever the excess: formulas of it hold for small steps."""
 _AT_ONCE = 64
 """Draws whose scores are computed together, whatever their number is: one program."""
 
@@ -225,7 +223,7 @@ def in_words(
         return f"{said}: the step size{within} is probably too large. Try a tenth of it{omitted}."
     noise = 0.0 if excess is None else largest(excess.noise)
     step = 0.0 if excess is None else math.inf if product > _STIFF[core.known.step_order] else excess.step
-    if excess is None or max(step, noise) < _EXPLAINED:
+    if excess is None or max(step, noise) < limits.LIMITS.excess:
         reason = "have not converged" if found.moving else "may not have converged"
         return (
             f"{said}, which the step size does not explain: the chains {reason}; "

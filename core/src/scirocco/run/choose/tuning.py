@@ -18,7 +18,7 @@ from scirocco.data import Resident
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Prepared
 from scirocco.model import without_value
-from scirocco.run.choose import metric, pilot, reward
+from scirocco.run.choose import limits, metric, pilot, reward
 from scirocco.run.choose.race import Arena, Candidate, Race, Trial, make_candidates
 from scirocco.run.loop import Start
 from scirocco.samplers import Preconditioned, Proposer, Sampler, Scales, preconditioned
@@ -31,8 +31,6 @@ NUM_STEPS = 4_000
 """Steps for each setting in a round."""
 _EXTENSIONS = 2
 """Further searches around the best setting, while it is at an end of the range."""
-_WORTH_IT = 5.0
-"""Ratio of curvatures above which the coordinates are changed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +273,7 @@ def _coordinates(
     """The sampler, in other coordinates if requested or worthwhile, and the posterior's shape."""
     model, sampler, table = arena.model, arena.parts.sampler, arena.table
     size = _tree.size(centre)
-    automatic = "laplace" if size <= metric.DENSE_LIMIT else "diagonal"
+    automatic = "laplace" if size <= limits.LIMITS.dense_parameters else "diagonal"
     if sampler.needs.metric != "none":
         shape = metric.shape_at(model, table, centre, sampler.needs.metric, key)
         if sampler.known.factor is not None:
@@ -284,7 +282,7 @@ def _coordinates(
     wanted = automatic if preconditioner in (None, "auto") else preconditioner
     assert wanted is not None
     shape = metric.shape_at(model, table, centre, wanted, key)
-    pays = preconditioner == "auto" and size > 1 and shape.condition > _WORTH_IT
+    pays = preconditioner == "auto" and size > 1 and shape.condition > limits.LIMITS.unequal
     if (
         sampler.known.gradient_alone
         and not isinstance(sampler, Proposer)
