@@ -36,7 +36,7 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 _GROUPS = 16
 """Groups of draws, from whose means the standard error of a spread is estimated."""
 _STIFF = {2: 1.0, 1: 2.0}
-"""ε λ (ε² λ with a momentum) above which the step is at fault whatever the excess: formulas of it hold for small steps."""
+"""ε λ (ε² λ with a momentum) above which the step is at fault: formulas of the excess hold for smaller ones."""
 _AT_ONCE = 64
 """Draws whose scores are computed together, whatever their number is: one program."""
 
