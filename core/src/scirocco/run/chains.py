@@ -100,16 +100,16 @@ class ThreadedChains(DeviceChains):
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
 
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
-        model, _, parts, table = problem
+        (model, _, parts, table), key = problem, plan.key
         if not table.streamed:
             starts = [
-                start_compiled(model, parts, start, plan.key, np.int32(chain), _number(plan.leader(chain)))
+                start_compiled(model, parts, start, key, np.int32(chain), _number(plan.leader(chain)))
                 for chain in plan.numbers
             ]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
         begun = [
-            start_streamed(model, parts, table, start, plan.key, chain, plan.leader(chain))
+            start_streamed(model, parts, table, start, key, chain, plan.leader(chain))
             for chain in plan.numbers
         ]
         self._streams = [streamed for _, _, streamed in begun]

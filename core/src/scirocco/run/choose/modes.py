@@ -25,6 +25,8 @@ class WeighedMode(NamedTuple):
     """A mode on the real line, and the logarithm of its mass under the Gaussian there."""
 
     position: Params
+    flat: np.ndarray
+    """The same as numbers."""
     log_mass: float
     factor: np.ndarray
 
@@ -99,11 +101,11 @@ def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> WeighedM
     factor, smallest = whitening(precision, 1e-6)
     if smallest <= 1e-5:
         return None
-    return WeighedMode(position, value + float(np.linalg.slogdet(factor)[1]), factor)
+    return WeighedMode(position, _flat(position), value + float(np.linalg.slogdet(factor)[1]), factor)
 
 
 def _distance(one: WeighedMode, other: WeighedMode) -> float:
-    change = _flat(one.position) - _flat(other.position)
+    change = one.flat - other.flat
     return min(_length(mode.factor, change) for mode in (one, other))
 
 
