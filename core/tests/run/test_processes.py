@@ -121,6 +121,7 @@ def test_importing_the_library_changes_nothing_for_others(tmp_path, option, cach
         f"{option})\nprint(state() == before)\n"
     )
     environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "HOME": str(tmp_path), "SCIROCCO_CACHE": cache}
+    environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout.split() == ["True", str(kept)], done.stdout + done.stderr
 

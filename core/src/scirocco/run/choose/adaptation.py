@@ -187,7 +187,7 @@ class _Search:
         return float(np.mean(values) + entropy)
 
     def window(self, length: int) -> np.ndarray:
-        """Positions (chain, step, d) while the step size follows the acceptance, to end as a mean of the second half."""
+        """Positions (chain, step, d) while the step size follows the acceptance to end as a mean of the second half."""
         positions, logs = [], []
         for block in range(length // _BLOCK):
             positions.append(flat_positions(self.model, self.advance(_BLOCK)))
