@@ -23,7 +23,7 @@ from scirocco.run.certificate import Certificate
 from scirocco.run.keeping import GROUPS, Kept, store_groups
 from scirocco.run.records import OWN_LOOP, Progress, Record
 from scirocco.run.result import Run
-from scirocco.run.run_group import CHAINS, SHARDS, Family, name_of
+from scirocco.run.run_group import CHAINS, SHARDS, RunFamily, name_of
 from scirocco.store import JoinedArray, Store, Stored, holds_run, open_stored
 from scirocco.types import Params, PyTree
 
@@ -313,7 +313,7 @@ def _describe(path: Path) -> dict[str, Any]:
         return {"path": str(path), "status": "damaged", "error": str(error)}
 
 
-def _describe_family(path: Path, family: Family) -> dict[str, Any]:
+def _describe_family(path: Path, family: RunFamily) -> dict[str, Any]:
     """The members as one run: the progress of the slowest, and the status of the worst."""
     folders = [Path(family.path(str(path), number)) for number in range(family.read(str(path))["count"])]
     begun = [_describe_run(folder) for folder in folders if holds_run(folder)]

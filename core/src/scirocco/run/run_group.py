@@ -29,7 +29,7 @@ A_RUN = "a run"
 _WRITER_SECONDS = 60.0  # that an abandoned worker may need for its last chunk
 
 
-class Family(NamedTuple):
+class RunFamily(NamedTuple):
     """The kind of runs: "shard" and "subposteriors", "chain" and "chains"."""
 
     member: str
@@ -131,7 +131,7 @@ class Family(NamedTuple):
         check_precision(double)
 
 
-CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
+CHAINS, SHARDS = RunFamily("chain", "chains"), RunFamily("shard", "subposteriors")
 
 
 def check_switches(store: Any, resume: Any, overwrite: Any) -> None:
