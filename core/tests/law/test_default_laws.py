@@ -118,8 +118,8 @@ def test_rare_rows_that_cause_most_of_the_noise():
 @pytest.mark.rotates(3, "defaults")
 def test_many_parameters_with_strong_directions(monkeypatch):
     """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
-    monkeypatch.setattr(methods, "DENSE_LIMIT", 400)
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, trajectory_parameters=400))
+    few = {"trajectory_parameters": 400, "dense_parameters": 400}
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, **few))
     rng = np.random.default_rng([SEED, 4])
     size = 500
     own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))

@@ -21,7 +21,15 @@ from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
 from scirocco.run import Run
-from scirocco.run.predicting import HostFunction, Job, chosen, draws_and_rows, prepared, simulator, values
+from scirocco.run.predicting import (
+    HostFunction,
+    RowProgram,
+    chosen,
+    draws_and_rows,
+    prepared,
+    simulator,
+    values,
+)
 from scirocco.types import Data, Key, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -324,7 +332,7 @@ def _seen(
 
 
 def _simulated(
-    job: Job, name: str | None, params: Params, source: ArraySource, count: int, seed: int
+    job: RowProgram, name: str | None, params: Params, source: ArraySource, count: int, seed: int
 ) -> Array:
     """(draw, row)."""
     out = job.out if name is None else job.out[name]

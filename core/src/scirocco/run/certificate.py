@@ -38,9 +38,11 @@ from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
 _LEAST_DRAWS, _MOST_DRAWS, _SCORED_NUMBERS = 128, 512, 2e7
+"""Draws at which scores are computed, and about the most numbers in them."""
 _DENSE = 128
 """Parameters up to which the line has a full matrix."""
 _MOST_COLUMNS, _AT_A_TIME = 1_000, 1 << 23
+"""Parameters that are examined one by one; numbers of draws of which moments are computed at a time."""
 DIVERGENT = 0.005  # tolerated share of diverging trajectories
 _APART, _PULLED, _LOOKED_AT = 1.5, 3.0, 16
 """R-hat above which chains may stand still; the mean of a score at so many draws of a chain, over its standard

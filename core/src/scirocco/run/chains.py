@@ -28,12 +28,19 @@ from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
 from scirocco.run.session import NEVER, Plan
 from scirocco.run.setup import Problem
-from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
+from scirocco.run.streaming import (
+    StreamedParts,
+    advance_compiled,
+    advance_streamed,
+    start_compiled,
+    start_streamed,
+)
 from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
 _MOST_AHEAD, _MUCH_MEMORY = 3, 1 << 24
+"""Chunks that are started before the host requests them, and bytes of positions from which it is one."""
 Saved = dict[str, np.ndarray]
 """The state of all chains, by name."""
 
@@ -70,10 +77,6 @@ def _number(chain: int | None) -> np.int32 | None:
     return None if chain is None else np.int32(chain)
 
 
-_start = partial(jax.jit, static_argnums=0)(loop.start_chain)
-_advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.advance)
-
-
 class ThreadedChains(DeviceChains):
     """Each chain is a separate program call; as many run at a time as there are cores."""
 
@@ -97,16 +100,16 @@ class ThreadedChains(DeviceChains):
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
 
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
-        model, _, parts, table = problem
+        (model, _, parts, table), key = problem, plan.key
         if not table.streamed:
             starts = [
-                _start(model, parts, start, plan.key, np.int32(chain), _number(plan.leader(chain)))
+                start_compiled(model, parts, start, key, np.int32(chain), _number(plan.leader(chain)))
                 for chain in plan.numbers
             ]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
         begun = [
-            start_streamed(model, parts, table, start, plan.key, chain, plan.leader(chain))
+            start_streamed(model, parts, table, start, key, chain, plan.leader(chain))
             for chain in plan.numbers
         ]
         self._streams = [streamed for _, _, streamed in begun]
@@ -152,7 +155,7 @@ class ThreadedChains(DeviceChains):
             return join(pieces, 0)
         start = int(self.states[chain].number)
         counts = (np.int32(num_steps), np.int32(thin), np.int32(0))
-        state, chunk = _advance(*self._static, self._parts, self.states[chain], *counts)
+        state, chunk = advance_compiled(*self._static, self._parts, self.states[chain], *counts)
         self.states[chain] = jax.block_until_ready(state)
         return self._keep(chain, chunk, good_draws(chunk, num_steps // thin, start, thin))
 

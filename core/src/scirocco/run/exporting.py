@@ -206,8 +206,15 @@ def _dataset(run: Any, tree: PyTree, dims: Mapping[str, Sequence[str | None]] | 
 Array = np.ndarray[Any, np.dtype[Any]]
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _MOST = {"traces": 6, "intervals": 30, "pairs": 5}
+"""Parameters that are plotted if none are named."""
 _MOST_POINTS = 2_000
-_STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9.0, "savefig.dpi": 115}
+"""Draws in a plot of a pair of parameters."""
+_STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9.0,
+    "savefig.dpi": 115,
+}  # settings of matplotlib
 
 
 def plot(leaves: Mapping[str, Leaf], kind: str, names: str | Sequence[str] | None) -> Figure:

@@ -19,9 +19,10 @@ from scirocco.samplers import Gradient, Sampler
 from scirocco.store import Store, StoredArray, Variable
 from scirocco.types import Params, PyTree
 
-_BUFFER_BYTES = 1 << 25
-_MAX_CAPACITY = 8_192
+_BUFFER_BYTES, _MAX_CAPACITY = 1 << 25, 8_192
+"""The most bytes, and draws, of a chunk on the device."""
 _MANY_BYTES, _PINNED = 1 << 20, "pinned_host"
+"""Bytes of a leaf from which it is copied by way of the kind of memory that JAX calls so."""
 
 
 class HostChunk(NamedTuple):
@@ -249,8 +250,8 @@ def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> 
     return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))
 
 
-_COMMIT_SECONDS = 2.0
-_COMMIT_SHARE = 0.05
+_COMMIT_SECONDS, _COMMIT_SHARE = 2.0, 0.05
+"""Seconds between commits, and the largest share of the time that they may take."""
 GROUPS = {"draws": "posterior", "gradients": "gradients", "stats": "sample_stats", "traces": "traces"}
 
 

@@ -23,13 +23,14 @@ from scirocco.run.certificate import Certificate
 from scirocco.run.keeping import GROUPS, Kept, store_groups
 from scirocco.run.records import OWN_LOOP, Progress, Record
 from scirocco.run.result import Run
-from scirocco.run.run_group import CHAINS, SHARDS, Family, name_of
+from scirocco.run.run_group import CHAINS, SHARDS, RunFamily, name_of
 from scirocco.store import JoinedArray, Store, Stored, holds_run, open_stored
 from scirocco.types import Params, PyTree
 
 COLUMNS = "columns_of_coef"
 """The note with the names of the columns of the data, as JSON."""
 _BLOCK, _BLOCK_BYTES = 4_096, 1 << 25
+"""The most draws, and bytes, that are written at a time."""
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -258,8 +259,8 @@ def like(params: Params, tree: PyTree) -> PyTree:
 
 
 NOT_BEGUN = "not started"
-_ESS_NUMBERS = 64
-_ESS_DRAWS = 20_000
+_ESS_NUMBERS, _ESS_DRAWS = 64, 20_000
+"""Parameters, and last draws of each chain, from which effective sizes are listed."""
 
 
 def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -312,7 +313,7 @@ def _describe(path: Path) -> dict[str, Any]:
         return {"path": str(path), "status": "damaged", "error": str(error)}
 
 
-def _describe_family(path: Path, family: Family) -> dict[str, Any]:
+def _describe_family(path: Path, family: RunFamily) -> dict[str, Any]:
     """The members as one run: the progress of the slowest, and the status of the worst."""
     folders = [Path(family.path(str(path), number)) for number in range(family.read(str(path))["count"])]
     begun = [_describe_run(folder) for folder in folders if holds_run(folder)]

@@ -338,7 +338,7 @@ def in_lockstep() -> bool:
     return jax.default_backend() != "cpu"
 
 
-class Steps(NamedTuple):
+class LoopSteps(NamedTuple):
     """What does not change while `advance` makes steps."""
 
     model: Posterior
@@ -379,7 +379,7 @@ def advance(
     towards the first draw. `in_graph`: the program is one graph on a GPU, in which any loop runs by itself.
     """
     ahead = ahead_steps(parts, state.sampler.position)
-    steps = Steps(model, keep_gradients, parts, num_steps, thin, phase, ahead, in_graph)
+    steps = LoopSteps(model, keep_gradients, parts, num_steps, thin, phase, ahead, in_graph)
     nothing = jnp.full((), -1, jnp.int32)
     buffers = buffers_for(kept(model, parts, state, keep_gradients), capacity)
     begin = Made(jnp.zeros((), jnp.int32), state, buffers, nothing, nothing)
@@ -387,7 +387,7 @@ def advance(
     return end.state, chunk_of(model, end.buffers, (end.bad_step, end.bad_leaf))
 
 
-def _next_group(steps: Steps, made: Made) -> Made:
+def _next_group(steps: LoopSteps, made: Made) -> Made:
     """As many steps as their randomness is drawn for, or those that are left."""
     left = steps.num_steps - made.done
     if steps.in_graph or not in_lockstep():
@@ -396,18 +396,18 @@ def _next_group(steps: Steps, made: Made) -> Made:
     return jax.lax.cond(left >= steps.ahead, whole, partial(_rest, steps), made)
 
 
-def _rest(steps: Steps, made: Made) -> Made:
+def _rest(steps: LoopSteps, made: Made) -> Made:
     return _group(steps, steps.num_steps - made.done, made)
 
 
-def _group(steps: Steps, count: Any, made: Made) -> Made:
+def _group(steps: LoopSteps, count: Any, made: Made) -> Made:
     """`count` steps, of which the randomness is drawn together."""
     drawn = draws_of(steps.model, steps.parts, made.state, steps.ahead)
     end = jax.lax.fori_loop(0, count, partial(_step, steps, drawn, made.done), made)
     return end._replace(done=made.done + count)
 
 
-def _step(steps: Steps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
+def _step(steps: LoopSteps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
     """One step, whether it has diverged, and the draw if it is due."""
     alone = steps.ahead == 1
     state = moved(steps.model, steps.parts, made.state, at(drawn, 0 if alone else offset))
@@ -425,7 +425,7 @@ def _step(steps: Steps, drawn: PyTree, done: Array, offset: Array, made: Made) -
     return Made(made.done, state, buffers, bad_step, bad_leaf)
 
 
-def _put_draw(steps: Steps, state: KernelState, slot: Any, buffers: PyTree) -> PyTree:
+def _put_draw(steps: LoopSteps, state: KernelState, slot: Any, buffers: PyTree) -> PyTree:
     return put_in(buffers, kept(steps.model, steps.parts, state, steps.keep_gradients), slot)
 
 

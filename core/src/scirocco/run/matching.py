@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Path = str | os.PathLike[str]
 
 
-class Method(NamedTuple):
+class PassedParts(NamedTuple):
     """The parts that could not be stored, passed again by the user."""
 
     params: Params | None
@@ -41,7 +41,7 @@ class Method(NamedTuple):
     reducers: Mapping[str, Any] | None
 
 
-def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
+def check(path: _Path, num_samples: int | None, method: PassedParts) -> Plan:
     """The plan of the stored run; raises an error for differences that the arguments alone show."""
     stored = open_stored(path)
     with records.understood(stored.path):

@@ -29,17 +29,17 @@ from scirocco.samplers import Gradient
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
-class OverDevices(Wrapper):
+class ModelOverDevices(Wrapper):
     """A model whose sum over the rows is a sum over several devices (inside `shard_map`)."""
 
     def __init__(self, model: Posterior, axes: tuple[str, ...]):
         self.model, self.axes = model, axes
 
     def __hash__(self) -> int:
-        return hash((OverDevices, self.model, self.axes))
+        return hash((ModelOverDevices, self.model, self.axes))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OverDevices) and (self.model, self.axes) == (other.model, other.axes)
+        return isinstance(other, ModelOverDevices) and (self.model, self.axes) == (other.model, other.axes)
 
     @property
     def summand(self) -> SumOverDevices:
@@ -55,7 +55,7 @@ class OverDevices(Wrapper):
             takes_key=of.takes_key,
             has_value=of.has_value,
             row_cost=of.row_cost,
-            valued=lambda: OverDevices(valued(self.model), self.axes),
+            valued=lambda: ModelOverDevices(valued(self.model), self.axes),
         )
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
@@ -91,7 +91,7 @@ class SpreadChains(DeviceChains):
                 f"{plan.num_chains} chains cannot be divided equally among the {places} places of the mesh's "
                 f"axis {devices.chain_axes[0]!r}: use a num_chains that is a multiple of {places}."
             )
-        model = OverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
+        model = ModelOverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
         in_program = plan.num_chains if vectorized else places
         per_device = in_program // places
         self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, per_device)

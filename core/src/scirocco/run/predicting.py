@@ -36,6 +36,7 @@ from scirocco.types import Array, Data, Datum, Key, Params, PyTree, Rows
 _NUMBERS = 1 << 22
 """Numbers that a chunk holds at once: rows × draws × the widest intermediate value."""
 _FEWEST_ROWS, _MOST_ROWS = 16, 1 << 13
+"""Rows of a chunk, whatever they need."""
 
 
 class Chosen(NamedTuple):
@@ -315,7 +316,7 @@ class HostFunction(ABC):
         """By name (row, ..., draw), for draws (draw, ...) and rows from number `first` on."""
 
 
-class Job(NamedTuple):
+class RowProgram(NamedTuple):
     """A function, compiled for chunks of rows."""
 
     function: Callable[..., Any]
@@ -326,7 +327,7 @@ class Job(NamedTuple):
     """Rows per chunk."""
 
 
-def prepared(function: Callable[..., Any], params: Params, source: RowSource) -> Job:
+def prepared(function: Callable[..., Any], params: Params, source: RowSource) -> RowProgram:
     """Check a user's function of one draw and one row on shapes alone, and choose the number of rows per chunk."""
     if not callable(function):
         raise InvalidTypeError(
@@ -337,7 +338,7 @@ def prepared(function: Callable[..., Any], params: Params, source: RowSource) ->
         tried = function(jax.tree.map(lambda leaf: leaf[:1], params), source.read(0, 1), 0, [0])
         dtype = jax.dtypes.canonicalize_dtype(np.float64)
         shapes = {name: jax.ShapeDtypeStruct(each.shape[1:-1], dtype) for name, each in tried.items()}
-        return Job(function, True, shapes, chunk_size(length, _tree.size(shapes), source.num_rows))
+        return RowProgram(function, True, shapes, chunk_size(length, _tree.size(shapes), source.num_rows))
     random = asks_for_key(function)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), params)
     arguments = (source.row_spec, *((jax.eval_shape(jax.random.key, 0),) if random else ()))
@@ -350,11 +351,16 @@ def prepared(function: Callable[..., Any], params: Params, source: RowSource) ->
                 f"{name}(params, row) must return real numbers for one row, an array or a dict of arrays; got {got}."
             )
     width = max(_tree.size(out), widest(jax.make_jaxpr(function)(one, *arguments).jaxpr))
-    return Job(function, random, out, chunk_size(length, width, source.num_rows))
+    return RowProgram(function, random, out, chunk_size(length, width, source.num_rows))
 
 
 def values(
-    job: Job, params: Params, source: RowSource, key: Key, picks: Picks | None = None, summary: bool = False
+    job: RowProgram,
+    params: Params,
+    source: RowSource,
+    key: Key,
+    picks: Picks | None = None,
+    summary: bool = False,
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, results) of all rows, one chunk after the other; the next chunk is already being computed.
 
@@ -509,7 +515,7 @@ def predict(
 
 
 def _summaries(
-    job: Job, params: Params, source: RowSource, key: Key, picks: Picks | None
+    job: RowProgram, params: Params, source: RowSource, key: Key, picks: Picks | None
 ) -> Iterator[list[PyTree]]:
     for first, stop, (mean, sd, rest) in values(job, params, source, key, picks, summary=True):
         count = stop - first
@@ -527,7 +533,7 @@ def _summaries(
         yield part
 
 
-def _check_numbers(mean: PyTree, first: int, job: Job) -> None:
+def _check_numbers(mean: PyTree, first: int, job: RowProgram) -> None:
     for name, leaf in zip(_tree.leaf_names(mean), jax.tree.leaves(mean), strict=True):
         bad = ~np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
         if bad.any():

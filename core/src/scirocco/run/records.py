@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from scirocco.run.setup import Problem, Ready
 
 _MODEL_ROWS = 8
-
-
+"""Rows on which models are compared."""
 SAMPLED, OWN_LOOP = "sampled", "own loop"
 """Kinds of runs: made by `sc.sample`, or by a model in a loop of its own."""
 

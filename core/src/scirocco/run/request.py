@@ -118,7 +118,7 @@ def stored_request(
     model: Posterior,
     source: RowSource,
     num_samples: int | None,
-    method: matching.Method,
+    method: matching.PassedParts,
     **how: Any,
 ) -> Request:
     """The request of `resume`: arguments that the store knows are those of the stored run."""

@@ -23,13 +23,13 @@ from scirocco.run import records
 from scirocco.store import files, holds_run, open_stored
 from scirocco.store import folder as run_folder
 
-VERSION = 1
+VERSION = 1  # of the page
 _DATA = "data"
 A_RUN = "a run"
-_WRITER_SECONDS = 60.0
+_WRITER_SECONDS = 60.0  # that an abandoned worker may need for its last chunk
 
 
-class Family(NamedTuple):
+class RunFamily(NamedTuple):
     """The kind of runs: "shard" and "subposteriors", "chain" and "chains"."""
 
     member: str
@@ -131,7 +131,7 @@ class Family(NamedTuple):
         check_precision(double)
 
 
-CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
+CHAINS, SHARDS = RunFamily("chain", "chains"), RunFamily("shard", "subposteriors")
 
 
 def check_switches(store: Any, resume: Any, overwrite: Any) -> None:

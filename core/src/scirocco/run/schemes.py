@@ -68,7 +68,7 @@ class Scheme(abc.ABC):
                 "around it. Use sc.Minibatch, sc.SVRG or sc.SCIRCV."
             )
 
-    def check_moves(  # noqa: B027 - most samplers check themselves
+    def check_moves(  # noqa: B027
         self, model: Posterior, sampler: Sampler, params: Params, row_spec: PyTree
     ) -> None:
         """Raise an error if a move fails when traced on shapes; most samplers check themselves."""

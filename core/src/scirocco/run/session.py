@@ -24,10 +24,10 @@ from scirocco.run.records import Divergence, Progress, Record
 from scirocco.run.result import Origin, Run
 from scirocco.types import Key, PyTree
 
-_CHUNK_SECONDS = 0.3
-_FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
-NEVER = 1 << 30
-_LOOK_SECONDS = 1.0
+_CHUNK_SECONDS = 0.3  # between two looks at callbacks and Ctrl-C
+_FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024  # steps, before the speed is known
+NEVER = 1 << 30  # a thinning with which no draw is kept
+_LOOK_SECONDS = 1.0  # between two looks at whether streamed data have changed
 
 
 class Plan(NamedTuple):

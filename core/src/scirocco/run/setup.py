@@ -162,7 +162,7 @@ def check_first(problem: Problem, params: Params, density: Array, gradient: PyTr
 
 
 _SWAPPED = "`data` and `params` are swapped: the order is model, data, params."
-_MOST_LOOKS = 10_000
+_MOST_LOOKS = 10_000  # at single rows for each draw of `Events`, if the data have fewer
 
 
 def check_kind(value: Any, kind: type, name: str, example: str) -> None:

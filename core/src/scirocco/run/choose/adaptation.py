@@ -152,18 +152,18 @@ class _Search:
         self.model, self.chains, self.sampler = problem.model, chains, sampler
         self.steps, self.acceptance, self.disagreement = 0, 0.0, np.inf
 
-    def advance(self, steps: int) -> np.ndarray:
-        """Positions on the real line, (chain, step, d)."""
+    def advance(self, steps: int) -> Params:
+        """The draws, leaves (chain, step, ...)."""
         chunk = self.chains.advance(steps, 1)
         self.steps += steps
         rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
         slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
         self.acceptance = slowest if slowest < limits.LIMITS.stuck else float(rates.mean())
-        return flat_positions(self.model, chunk.draws)
+        return chunk.draws
 
     def set(self, **settings: Any) -> None:
         """New hyper-parameters; the chains stay where they are."""
-        self.sampler = dataclasses.replace(self.sampler, **settings)
+        self.sampler = _tree.rebuilt(self.sampler, **settings)  # numbers of our own need no checks
         self.chains.retune(self.sampler)
 
     def find_scale(self) -> None:
@@ -187,10 +187,10 @@ class _Search:
         return float(np.mean(values) + entropy)
 
     def window(self, length: int) -> np.ndarray:
-        """Steps while the step size follows the acceptance; it ends as the average over the window's second half."""
+        """Positions (chain, step, d) while the step size follows the acceptance to end as a mean of the second half."""
         positions, logs = [], []
         for block in range(length // _BLOCK):
-            positions.append(self.advance(_BLOCK))
+            positions.append(flat_positions(self.model, self.advance(_BLOCK)))
             gain = 1.5 / (block + 1) ** 0.6
             log = math.log(self.sampler.step_size) + gain * (self.acceptance - self.sampler.target_acceptance)
             logs.append(log)

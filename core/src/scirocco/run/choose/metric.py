@@ -30,7 +30,7 @@ from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-DENSE_LIMIT = 2_000
+DENSE_LIMIT = limits.LIMITS.dense_parameters
 """Maximum number of parameters for a dense matrix."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
@@ -44,8 +44,6 @@ _NEARLY = 2.0
 """As few directions are kept as bring the ratio of the other curvatures this close to the best."""
 _STIFF = 4.0
 """A direction is stiff if its curvature is this many times the median."""
-_KINKED = 0.01
-"""Curvature over information below which the curvature is not trusted: |x| has curvature only at its kink."""
 
 
 class Shape(NamedTuple):
@@ -169,7 +167,7 @@ def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: K
 
     first = _krylov(image, scale, block, products)
     whole, rest = _own_curvatures(*first, block)
-    if not np.isfinite(whole.mean()) or whole.mean() < _KINKED:
+    if not np.isfinite(whole.mean()) or whole.mean() < limits.LIMITS.curved:
         return alone
     values, vectors = _ritz(*_rescaled(*first, whole))
     alike, given = _window(values)[0], scale
@@ -344,8 +342,8 @@ def _exact_prior_diagonal(model: Model, position: Params) -> Array:
 
 
 @dataclass(frozen=True)
-class _OfModel:
-    """A summand that belongs to a model: one compiled program for each."""
+class OfModel:
+    """A summand that belongs to a model, one compiled program for each, of which only totals are needed."""
 
     model: Model
 
@@ -353,7 +351,7 @@ class _OfModel:
         return jax.vmap(lambda tree: ravel_pytree(tree)[0])(self.model.summand.each(position, rows))
 
 
-class _Curvature(_OfModel):
+class _Curvature(OfModel):
     """-∇² log p(x_i | θ)."""
 
     def total(
@@ -364,7 +362,7 @@ class _Curvature(_OfModel):
         return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
-class _CurvatureTimes(_OfModel):
+class _CurvatureTimes(OfModel):
     """-∇² log p(x_i | θ) v for each of some vectors v, at the position (θ, vectors)."""
 
     def total(
@@ -374,7 +372,7 @@ class _CurvatureTimes(_OfModel):
         return -_products(lambda p: self.model.log_likelihood_sum(p, rows, weights), at, vectors)
 
 
-class _ByRow(_OfModel):
+class _ByRow(OfModel):
     """A summand that computes the gradient of each row."""
 
     def numbers_per_row(self, position: Params) -> int:

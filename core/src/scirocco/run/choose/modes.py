@@ -21,15 +21,17 @@ from scirocco.run.choose import limits
 from scirocco.types import Params, PyTree, Rows
 
 
-class Mode(NamedTuple):
+class WeighedMode(NamedTuple):
     """A mode on the real line, and the logarithm of its mass under the Gaussian there."""
 
     position: Params
+    flat: np.ndarray
+    """The same as numbers."""
     log_mass: float
     factor: np.ndarray
 
 
-def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[Mode]:
+def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[WeighedMode]:
     """All modes that were found, that of the most mass first; `mode` is one of them."""
     flat, back = _tree.vector(mode)
     if flat.size > limits.LIMITS.mode_parameters:
@@ -78,7 +80,7 @@ def _images(mode: Params) -> Iterator[Params]:
             )
 
 
-def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Rows) -> None:
+def _add(found: list[WeighedMode], model: Model, num_rows: int, point: Params, rows: Rows) -> None:
     """Climb from a point, and keep where it ends if that is a mode, and a new one."""
     if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
         return
@@ -90,7 +92,7 @@ def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Ro
         found.append(mode)
 
 
-def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> Mode | None:
+def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> WeighedMode | None:
     """The mode with its mass; None if the log density is not concave there."""
     value = log_density_on_rows(model, num_rows, position, rows)
     precision = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
@@ -99,11 +101,11 @@ def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> Mode | N
     factor, smallest = whitening(precision, 1e-6)
     if smallest <= 1e-5:
         return None
-    return Mode(position, value + float(np.linalg.slogdet(factor)[1]), factor)
+    return WeighedMode(position, _flat(position), value + float(np.linalg.slogdet(factor)[1]), factor)
 
 
-def _distance(one: Mode, other: Mode) -> float:
-    change = _flat(one.position) - _flat(other.position)
+def _distance(one: WeighedMode, other: WeighedMode) -> float:
+    change = one.flat - other.flat
     return min(_length(mode.factor, change) for mode in (one, other))
 
 
@@ -117,7 +119,7 @@ def _flat(position: Params) -> np.ndarray:
     return _tree.vector(position)[0].astype(np.float64)
 
 
-def describe(model: Model, modes: list[Mode]) -> list[dict[str, Any]]:
+def describe(model: Model, modes: list[WeighedMode]) -> list[dict[str, Any]]:
     """Plain numbers: the share of the mass, and the first parameters in the user's units."""
     masses = np.exp([one.log_mass - modes[0].log_mass for one in modes])
     return [

@@ -162,13 +162,12 @@ def _round_points(size: int, num_rows: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _SquaredChange:
+class _SquaredChange(metric.OfModel):
     """Changes of the rows' gradients from a centre to places, in the coordinates u: their squares, and the changes.
 
     Last, the squares of the gradients at the centre. `whole`: all products of two coordinates, in place of squares.
     """
 
-    model: Model
     whole: bool
 
     def numbers_per_row(self, position: PyTree) -> int:
@@ -234,20 +233,16 @@ def scales_at(
     factor: Any,
     key: Key,
     thorough: bool = False,
-    with_noise: bool = True,
 ) -> Scales:
     """The content of `Scales`, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L.
 
     `thorough`: use the curvature of all rows where affordable, because a sample of rows may miss or overweight some.
-    Without `with_noise` the noise is 0.
     """
     if factor is not None and factor.shape[0] != _tree.size(position):
         raise InvalidValueError(
             f"`factor` of Preconditioned is for {factor.shape[0]} parameters; there are {_tree.size(position)}."
         )
-    measured = _measure(
-        *_measurement(model, parts, table, memory, position, factor, key, thorough, with_noise)
-    )
+    measured = _measure(*_measurement(model, parts, table, memory, position, factor, key, thorough))
     largest = curvature_limit(model, table, position, key, factor, thorough=True) if thorough else measured[0]
     if not math.isfinite(float(largest)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
@@ -274,7 +269,6 @@ def _measurement(
     factor: Any,
     key: Key,
     thorough: bool,
-    with_noise: bool = True,
 ) -> tuple[Any, ...]:
     """The arguments of `_measure`."""
     rows = _rows(table, position)
@@ -285,7 +279,7 @@ def _measurement(
         feed.close()
         points = min(limits.LIMITS.pilot_points, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
-    exact = not with_noise or (next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole)
+    exact = next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
     return model, points, exact, thorough, bare, rows, position, factor, without_value(memory), own
 

@@ -42,6 +42,7 @@ WIDTH = 32
 _SMALLEST, _LARGEST = 1 / 25, 12.0
 """Range of step sizes, in units of the first guess."""
 _MULTIPLES = (1.0, 0.4, 2.5)
+"""Damping to try, in units of the first guess."""
 
 
 class Candidate(NamedTuple):
@@ -194,6 +195,7 @@ def _tree_number(value: Any) -> Any:
 _SURVIVORS = 4
 """One setting in this many continues to the next round."""
 _FINALISTS = 4
+"""Settings of which the last round decides."""
 _MOST_STEPS = 20.0
 """The smallest batches get at most this many times the steps of the largest."""
 _PAIR_WORK = 3e10
@@ -423,7 +425,7 @@ _advance = setup_loop_program(0, 1, 2)(_advance_all)
 # -- rounds ---------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class RaceEntry(NamedTuple):
     """A candidate and where it runs."""
 
     arena: int
@@ -447,7 +449,7 @@ class Race:
         self.model, self.judge = model, judge
         self.key = key_for(key, Purpose.TUNING)
         self.lanes: list[Lanes] = []
-        self.entries: list[Entry] = []
+        self.entries: list[RaceEntry] = []
         self.numbers: list[list[int]] = []
         """The entries of each group of lanes."""
         size = _tree.size(judge.centre)
@@ -460,7 +462,7 @@ class Race:
             steps = round(num_steps * min(_MOST_STEPS, largest / room.parts.batching.size))
             for group in groups[place]:
                 first = len(self.entries)
-                self.entries += [Entry(place, len(self.lanes), k, found[c]) for k, c in enumerate(group)]
+                self.entries += [RaceEntry(place, len(self.lanes), k, found[c]) for k, c in enumerate(group)]
                 self.numbers.append(list(range(first, len(self.entries))))
                 self.lanes.append(Lanes(room, [found[c].sampler for c in group], self.key, steps, kept))
         self.trials = [

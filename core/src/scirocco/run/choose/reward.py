@@ -24,8 +24,8 @@ from scirocco.estimators.newton import look
 from scirocco.model import Model
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_ROWS = 16_384
-_BLOCK = 1_024
+_ROWS, _BLOCK = 16_384, 1_024
+"""Random rows from which the gradients at draws come, and those of them that each draw uses."""
 _EXACT = 2_048
 """Maximum number of rows for which gradients are exact."""
 

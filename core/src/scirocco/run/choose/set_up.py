@@ -22,7 +22,6 @@ from scirocco.model import Model, Posterior
 from scirocco.run import setup
 from scirocco.run.choose import limits, methods, metric, modes, pilot, scores
 from scirocco.run.choose.measure import dimension_of
-from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.run.choose.race import Arena
 from scirocco.run.choose.tuning import tune_prepared
 from scirocco.run.loop import Parts, Start
@@ -217,7 +216,7 @@ def _first_guess(
     if factor is None:
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
-            kind = "laplace" if _tree.size(position) <= DENSE_LIMIT else "diagonal"
+            kind = "laplace" if _tree.size(position) <= limits.LIMITS.dense_parameters else "diagonal"
             best, several = _several_modes(model, table, mode.position, position, key)
             shape = metric.shape_at(model, table, best, kind, key)
             roundness = scores.roundness(model, table, best, shape.factor, key)
@@ -240,7 +239,7 @@ def first_step(position: Params) -> float:
 def information_factor(model: Model, table: Table, position: Params, key: Key) -> np.ndarray:
     """L in units of the rows' information at a position that is no mode."""
     factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
-    return lower(np.diag(factor)) if _tree.size(position) <= DENSE_LIMIT else factor
+    return lower(np.diag(factor)) if _tree.size(position) <= limits.LIMITS.dense_parameters else factor
 
 
 def lower(factor: np.ndarray) -> np.ndarray:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from scirocco import _checks
 from scirocco.run import setup
-from scirocco.run.choose import adaptation, methods, set_up
+from scirocco.run.choose import adaptation, limits, methods, set_up
 from scirocco.run.choose.decide import Again, Asked, batches_seconds, decide
-from scirocco.run.choose.limits import LIMITS
 from scirocco.run.choose.measure import Measured, after, measure
 from scirocco.run.progress import in_units
 from scirocco.run.setup import Problem, Ready
@@ -28,7 +27,7 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
         return _completed(request, request.ready), _composed(request, request.ready), request.ready
     plan, asked = request.plan, asked_of(request)
     measured = measure(request.model, request.source, request.params, request.devices)
-    verdict = decide(asked, measured, LIMITS)
+    verdict = decide(asked, measured, limits.LIMITS)
     because, problem, ready = "", cast(Problem, None), cast(Ready, None)
     while isinstance(verdict, Again):
         choice, start, report = verdict.choice, request.params, dict[str, Any]()
@@ -50,10 +49,10 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
         )
         ready = ready._replace(report=ready.report | report)
         measured = after(measured, choice.method, problem, ready, plan.key)
-        verdict = decide(asked, measured, LIMITS)
+        verdict = decide(asked, measured, limits.LIMITS)
     if ready.estimator.traits.is_exact and not request.estimator.traits.is_exact:  # rows in their own order
         problem = _composed(request, ready)
-    if request.sampler.needs.trajectory and measured.rounding > LIMITS.coarse:
+    if request.sampler.needs.trajectory and measured.rounding > limits.LIMITS.coarse:
         _warn_of_coarse(ready.report["log_density"])
     request, seconds = _completed(request, ready), verdict.seconds
     if verdict.method == "scaled":
@@ -134,9 +133,9 @@ def explain(request: Request, ready: Ready, seconds: float | None) -> str:
         said.append(f"{plan.num_burnin:,} burn-in steps")
     if said and "thin" in left_out and plan.thin > 1:
         said.append(f"one draw every {plan.thin} steps")
-    if {"sampler", "num_samples"} <= left_out and plan.num_samples < LIMITS.num_samples:
+    if {"sampler", "num_samples"} <= left_out and plan.num_samples < limits.LIMITS.num_samples:
         said.append(f"only {plan.num_samples} draws per chain, to save memory")
-    if "sampler" in left_out and seconds is not None and seconds >= LIMITS.told_from:
+    if "sampler" in left_out and seconds is not None and seconds >= limits.LIMITS.told_from:
         said.append(f"about {in_units(seconds)}")
     return ", ".join(said)
 

@@ -35,15 +35,13 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _GROUPS = 16
 """Groups of draws, from whose means the standard error of a spread is estimated."""
-_EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
-"""Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
-
-
+_STIFF = {2: 1.0, 1: 2.0}
+"""ε λ (ε² λ with a momentum) above which the step is at fault: formulas of the excess hold for smaller ones."""
 _AT_ONCE = 64
 """Draws whose scores are computed together, whatever their number is: one program."""
 
 
-class Spread(NamedTuple):
+class TooWide(NamedTuple):
     """The parameter, or array of parameters, whose draws spread most."""
 
     ratio: float
@@ -69,7 +67,7 @@ def applies(model: Any, sampler: Sampler) -> bool:
     )
 
 
-def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> Spread | None:
+def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> TooWide | None:
     """The worst parameter, if its draws spread too widely; None also if there are too few draws to tell."""
     some = _second_half(run)
     if some is None:
@@ -162,7 +160,7 @@ def _second_half(run: Run) -> PyTree | None:
     return jax.tree.map(lambda leaf: np.asarray(leaf[::between, each]), run.draws)
 
 
-def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> Spread | None:
+def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> TooWide | None:
     leaves, names = jax.tree.leaves(some), _tree.leaf_names(some)
     sizes = [leaf[0, 0].size for leaf in leaves]
     if (
@@ -188,7 +186,7 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
         return None
     by_chain = [columns[chain == number, worst].mean() for number in range(chain.max() + 1)]
     own = x[:, owner == owners[worst]] if labels[worst] in names else x[:, [worst]]
-    return Spread(
+    return TooWide(
         math.sqrt(mean[worst]),
         math.sqrt(sure[worst]),
         labels[worst],
@@ -209,7 +207,7 @@ def _is_moving(x: np.ndarray, chain: np.ndarray) -> bool:
 
 
 def in_words(
-    found: Spread, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
+    found: TooWide, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
 ) -> str:
     """What is wrong, and the step size to try. Looks for the mode first: elsewhere the curvature may be another."""
     ratio = f"{found.ratio:.1f}" if found.ratio < 10 else f"{found.ratio:,.0f}"
@@ -225,7 +223,7 @@ def in_words(
         return f"{said}: the step size{within} is probably too large. Try a tenth of it{omitted}."
     noise = 0.0 if excess is None else largest(excess.noise)
     step = 0.0 if excess is None else math.inf if product > _STIFF[core.known.step_order] else excess.step
-    if excess is None or max(step, noise) < _EXPLAINED:
+    if excess is None or max(step, noise) < limits.LIMITS.excess:
         reason = "have not converged" if found.moving else "may not have converged"
         return (
             f"{said}, which the step size does not explain: the chains {reason}; "

@@ -18,7 +18,7 @@ from scirocco.data import Resident
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator, Prepared
 from scirocco.model import without_value
-from scirocco.run.choose import metric, pilot, reward
+from scirocco.run.choose import limits, metric, pilot, reward
 from scirocco.run.choose.race import Arena, Candidate, Race, Trial, make_candidates
 from scirocco.run.loop import Start
 from scirocco.samplers import Preconditioned, Proposer, Sampler, Scales, preconditioned
@@ -28,10 +28,9 @@ from scirocco.types import Key, Params
 METHODS = ("halving", "grid", "curvature")
 METRICS = ("auto", None, *preconditioned.METRICS)
 NUM_STEPS = 4_000
+"""Steps for each setting in a round."""
 _EXTENSIONS = 2
 """Further searches around the best setting, while it is at an end of the range."""
-_WORTH_IT = 5.0
-"""Ratio of curvatures above which the coordinates are changed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-class Choice(NamedTuple):
+class TunedStart(NamedTuple):
     """The choice, and the start of a chain with it: near the mode."""
 
     tuning: Tuning
@@ -154,7 +153,7 @@ def tune_prepared(
     method: str = "halving",
     num_steps: int = NUM_STEPS,
     seconds: float | None = None,
-) -> Choice:
+) -> TunedStart:
     """The best of many settings of `arenas[0].parts.sampler`, in each arena.
 
     The sampler moves in the posterior's own coordinates where curvatures differ much (`preconditioner`), all settings
@@ -183,13 +182,13 @@ def tune_prepared(
         _compile_ahead(arenas[0], rooms[0], sampler, judge, over or {}, num_steps, key)
     scales = [_scales(arena, sampler, centre, key) for arena in arenas]
 
-    def finish(room: int, chosen: Candidate, trials: list[Trial]) -> Choice:
+    def finish(room: int, chosen: Candidate, trials: list[Trial]) -> TunedStart:
         found = with_core(sampler, chosen.sampler)
         spent = time.perf_counter() - begin
         estimator = rooms[room].parts.estimator
         steps = num_steps if trials[0].ksd else 0
         tuning = Tuning(found, estimator, trials, spent, shape.condition, steps, method)
-        return Choice(tuning, rooms[room].start)
+        return TunedStart(tuning, rooms[room].start)
 
     def candidates(guess: float | None) -> list[list[Candidate]]:
         return [make_candidates(inner, found, centre, over or {}, num_steps, guess) for found in scales]
@@ -274,7 +273,7 @@ def _coordinates(
     """The sampler, in other coordinates if requested or worthwhile, and the posterior's shape."""
     model, sampler, table = arena.model, arena.parts.sampler, arena.table
     size = _tree.size(centre)
-    automatic = "laplace" if size <= metric.DENSE_LIMIT else "diagonal"
+    automatic = "laplace" if size <= limits.LIMITS.dense_parameters else "diagonal"
     if sampler.needs.metric != "none":
         shape = metric.shape_at(model, table, centre, sampler.needs.metric, key)
         if sampler.known.factor is not None:
@@ -283,7 +282,7 @@ def _coordinates(
     wanted = automatic if preconditioner in (None, "auto") else preconditioner
     assert wanted is not None
     shape = metric.shape_at(model, table, centre, wanted, key)
-    pays = preconditioner == "auto" and size > 1 and shape.condition > _WORTH_IT
+    pays = preconditioner == "auto" and size > 1 and shape.condition > limits.LIMITS.unequal
     if (
         sampler.known.gradient_alone
         and not isinstance(sampler, Proposer)
