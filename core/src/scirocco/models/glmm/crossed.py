@@ -74,20 +74,14 @@ def arranged(
                 nested.append((outer.number, inner.number, above, below))
                 data[f"parent_{outer.number}_{inner.number}"] = parent
     sizes = [factor.size * count for factor, count in zip(factors, num_levels, strict=True)]
-    small = _small(arrays["x"].shape[1], sizes)
-    layout = SweepLayout(family, model, factors, tuple(shifted), tuple(nested), small)
-    return layout, jax.tree.map(jnp.asarray, data)
-
-
-def _small(num_coefficients: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The factors whose effects are drawn together with the coefficients: the smallest, never the largest."""
-    together, found = num_coefficients, list[int]()
-    for number in np.argsort(sizes, kind="stable")[:-1]:
+    together, small = arrays["x"].shape[1], list[int]()
+    for number in np.argsort(sizes, kind="stable")[:-1]:  # the smallest factors, never the largest
         together += sizes[number]
         if together > _MOST_TOGETHER or together * max(sizes) > _LARGEST_TABLE:
             break
-        found.append(int(number))
-    return tuple(sorted(found))
+        small.append(int(number))
+    layout = SweepLayout(family, model, factors, tuple(shifted), tuple(nested), tuple(sorted(small)))
+    return layout, jax.tree.map(jnp.asarray, data)
 
 
 def replaced(

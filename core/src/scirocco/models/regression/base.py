@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
@@ -177,6 +177,12 @@ class Regression(FittedModel):
 
     def _program(self, rows: FitInput, composed: Composed) -> Sampled:
         """The call of `sc.sample`."""
+
+        def with_rows(run: Run) -> Run:
+            """A run over sums of rows, with the rows themselves as its data."""
+            source = ArraySource(composed.rows or {})
+            return run if run.origin is None else replace(run, origin=run.origin._replace(source=source))
+
         (sampler, estimator, start), design = composed.method, rows.design
         count = len(composed.data["y"])
         source = ArraySource(composed.data, sums_up=composed.rows is not None)  # checked already
@@ -192,7 +198,7 @@ class Regression(FittedModel):
                 **composed.told,
             },
             chosen=sampler is None or estimator is None,
-            finish=partial(_with_rows, composed.rows) if composed.rows else lambda run: run,
+            finish=with_rows if composed.rows else lambda run: run,
         )
 
     def _given(self, X: TableLike, y: Any, offset: Any, weights: Any) -> FitInput:
@@ -257,7 +263,7 @@ class Regression(FittedModel):
 
     def _settle(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         # the rows of the run may be sums over those of the user
-        run = dataclasses.replace(run, configuration=run.configuration | {"num_rows": told["num_rows"]})
+        run = replace(run, configuration=run.configuration | {"num_rows": told["num_rows"]})
         super()._settle(run, told, arrays)
 
     def _results(
@@ -394,13 +400,6 @@ class Regression(FittedModel):
             charted=self.named_draws(),
             sections=lambda seen: [_coefficients(seen)],
         )
-
-
-def _with_rows(rows: dict[str, np.ndarray], run: Run) -> Run:
-    """A run over sums of rows, with the rows themselves as its data."""
-    if run.origin is None:
-        return run
-    return dataclasses.replace(run, origin=run.origin._replace(source=ArraySource(rows)))
 
 
 # -- a regression in a report: its coefficients by name, those first that are surest to differ from 0 ------------------

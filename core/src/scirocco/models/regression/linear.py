@@ -276,18 +276,17 @@ class LinearRegression(Regression):
         """
         _checks.choice(kind, "kind", ("observation", "mean"))
 
+        from scipy.special import ndtri
+
         def drawn(eta: np.ndarray) -> np.ndarray:
             noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
-            return eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
+            if kind == "mean":
+                return eta
+            # quantiles of a standard normal in a random order, one a draw: the same for every row
+            return eta + noise * ndtri((shuffled_numbers(len(noise), self.seed) + 0.5) / len(noise))
 
         found = self._averages(X, offset, interval, lambda eta: eta, drawn)
         return found[0] if interval is None else Predicted(*found)
-
-    def _new_noise(self, count: int) -> np.ndarray:
-        """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
-        from scipy.special import ndtri
-
-        return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
 
 
 def _few_rows(
