@@ -36,16 +36,8 @@ def arranged(
 ) -> tuple[SweepLayout, dict[str, Any]]:
     """The layout of the programs, and their data.
 
-    Parameters
-    ----------
-    layout_of
-        Family, model of the global parameters, factors.
-    arrays
-        `x`, `y`, `z_k`, `level_k`, and what else the rows have, in internal units.
-    num_levels
-        Levels of each factor.
-    intercepts
-        For each factor, the place of the intercept among its effects.
+    `layout_of` are family, model of the global parameters and factors; `arrays` have `x`, `y`, `z_k`, `level_k` and what
+    else rows have, in internal units; `intercepts` are the places of intercepts among the effects of each factor.
     """
     family, model, factors = layout_of
     data: Columns = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
