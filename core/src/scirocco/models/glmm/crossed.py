@@ -36,7 +36,7 @@ def arranged(
 ) -> tuple[SweepLayout, dict[str, Any]]:
     """The layout of the programs, and their data.
 
-    `layout_of` are family, model of the global parameters and factors; `arrays` have `x`, `y`, `z_k`, `level_k` and what
+    `layout_of` are family, model of global parameters and factors; `arrays` have `x`, `y`, `z_k`, `level_k` and what
     else rows have, in internal units; `intercepts` are the places of intercepts among the effects of each factor.
     """
     family, model, factors = layout_of
