@@ -163,14 +163,6 @@ def test_columns_of_a_fit_are_asked_for_again():
         features(GOOD, "Model", like=(2, ("a", "b")))
 
 
-def test_bytes_are_scaled_with_a_notice():
-    with pytest.warns(SciroccoWarning, match="divides the bytes"):
-        found = features(np.array([[0, 255], [51, 0]], np.uint8), "Model", scale_bytes=True)
-    np.testing.assert_allclose(found.array, [[0, 1], [0.2, 0]], rtol=1e-6)
-    marks = np.array([[0, 1], [1, 0]], np.uint8)
-    np.testing.assert_array_equal(features(marks, "Model", scale_bytes=True).array, marks)
-
-
 def test_exact_tables_keep_their_digits():
     clock = 1_700_000_000 + np.array([[1], [2]])
     for given in (clock, clock.astype(np.float64)):

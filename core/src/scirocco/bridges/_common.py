@@ -65,3 +65,8 @@ def check_size(found: Mapping[str, LocalVariable], unit: str) -> None:
 def close(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> bool:
     """Whether two log densities agree to single precision, relative to the terms they are sums of."""
     return bool(np.all((np.abs(a - b) <= _TOLERANCE * (1.0 + size)) | (a == b) | (np.isnan(a) & np.isnan(b))))
+
+
+def said(error: Exception) -> str:
+    """The class of an error, and the first line of what it said."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from scirocco import transforms as _transforms
 from scirocco._extras import require
-from scirocco.bridges._common import LocalVariable, check_size, placed
+from scirocco.bridges._common import LocalVariable, check_size, placed, said
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.model.checks import used_inputs
@@ -271,11 +271,10 @@ def _latents(trace: Trace) -> list[Site]:
 
 def failure(when: str, error: Exception) -> InvalidValueError:
     """The error for an exception in the user's model: when it failed, and the usual reason."""
-    said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return InvalidValueError(
-        f"the NumPyro model failed when {when}: {said} It is called with minibatches inside compiled code, so all its "
-        "shapes must depend on the data, e.g. numpyro.plate('data', X.shape[0]); pass what has one row per datum in "
-        "`data` and everything else as further arguments."
+        f"the NumPyro model failed when {when}: {said(error)} It is called with minibatches inside compiled code, so "
+        "all its shapes must depend on the data, e.g. numpyro.plate('data', X.shape[0]); pass what has one row per "
+        "datum in `data` and everything else as further arguments."
     )
 
 

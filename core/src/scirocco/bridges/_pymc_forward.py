@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._extras import require
+from scirocco.bridges._common import said
 from scirocco.bridges._pymc_graph import RowLeaf, Terms, empty_leaves, find_leaves, fold
 from scirocco.bridges._pymc_walk import PURPOSE, Variable, compiled, copy, inputs_of
 from scirocco.errors import InvalidValueError
@@ -84,10 +85,9 @@ class Forward(HostFunction):
         return self.__dict__ | {"_functions": {}}
 
     def _failure(self, error: Exception) -> InvalidValueError:
-        said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return InvalidValueError(
-            f"PyMC could not draw {', '.join(f'`{name}`' for name in self.drawn)} for some of the rows: {said} Pass a "
-            "function simulate(params, row, key) that draws the outcome of one row."
+            f"PyMC could not draw {', '.join(f'`{name}`' for name in self.drawn)} for some of the rows: {said(error)} "
+            "Pass a function simulate(params, row, key) that draws the outcome of one row."
         )
 
     def _columns(self, rows: Rows, length: int) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.bridges._common import ConvertedModel, LocalVariable, check_size, close
+from scirocco.bridges._common import ConvertedModel, LocalVariable, check_size, close, said
 from scirocco.bridges._pymc_forward import DrawnGroups, find_forward
 from scirocco.bridges._pymc_graph import (
     UNNAMED,
@@ -288,11 +288,8 @@ def _check(
         try:
             all_of_them, found = both(shifted, original[1], rows)
         except Exception as error:
-            said = (
-                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            )
             raise refused(
-                grouping.axes, grouping, f"a group by itself has no log likelihood ({said})"
+                grouping.axes, grouping, f"a group by itself has no log likelihood ({said(error)})"
             ) from error
         for name, full in zip(names, all_of_them, strict=True):
             length, at = (count, chosen) if name in group.rows else (grouping.size, places)

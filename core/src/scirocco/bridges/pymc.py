@@ -17,7 +17,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.bridges import _pymc_locals as _locals
-from scirocco.bridges._common import ConvertedModel, close
+from scirocco.bridges._common import ConvertedModel, close, said
 from scirocco.bridges._pymc_forward import Forward, find_forward
 from scirocco.bridges._pymc_graph import (
     GraphFunction,
@@ -331,9 +331,8 @@ def _failure(
 ) -> InvalidValueError:
     """The error for a model whose rows cannot be separated."""
     if error is not None:
-        said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return InvalidValueError(
-            f"the log likelihood of {_listed(graph.rows)} cannot be computed for a batch of rows: {said} Its "
+            f"the log likelihood of {_listed(graph.rows)} cannot be computed for a batch of rows: {said(error)} Its "
             "observations must be independent, with the observations along the first axis of all arrays."
         )
     return InvalidValueError(

@@ -86,11 +86,6 @@ class ReadableRows(Protocol):
         """Some rows."""
 
 
-def _of_a_plain_model(_: PyTree) -> float:
-    """The cost of a row of a plain model."""
-    return 1.0
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
     """What is known about a model, and what it offers in addition to what every run requires."""
@@ -111,7 +106,7 @@ class Facts:
     """The names of the axes of parameters and derived quantities."""
     coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     """Labels along named axes."""
-    row_cost: Callable[[PyTree], float] = _of_a_plain_model
+    row_cost: Callable[[PyTree], float] = lambda row_spec: 1.0
     """`row_cost(row_spec)`: the cost of a row, in units of one of a plain model: set-ups look at fewer rows if it is
     high."""
     derive: Callable[[Params], dict[str, np.ndarray]] | None = None

@@ -182,10 +182,8 @@ def look_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
     ((rows,),) = lengths
     if rows <= max(leaf.shape[0] for leaf in leaves) or model.form != "datum" or model.takes_key:
         return False
-    return accepts(model, data, params) and _depends_on_data(model, data, params)
-
-
-def _depends_on_data(model: Model, data: PyTree, params: PyTree) -> bool:
+    if not accepts(model, data, params):
+        return False
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], _real_type(leaf)), params)
     graph = jax.make_jaxpr(model.log_likelihood)(data, one).jaxpr
     return any(used_inputs(graph, [True] * len(graph.outvars))[len(jax.tree.leaves(data)) :])

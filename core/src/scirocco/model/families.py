@@ -110,8 +110,13 @@ class Family:
 
     def check(self, y: np.ndarray, name: str) -> None:
         """Raise an error unless all are possible responses; those that are not continuous are counts."""
-        if not self.continuous:
-            _check_counts(y, name, self.name)
+        wrong = (y < 0) | (y != np.round(y))
+        if not self.continuous and wrong.any():
+            bad = int(np.argmax(wrong))
+            raise InvalidValueError(
+                f"the response `{name}` of a {self.name} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row "
+                f"{bad}."
+            )
 
     def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New responses with these means."""
@@ -365,15 +370,6 @@ def log_prior(theta: Params) -> Any:
         if name in theta:
             total = total + parameter.log_prior(theta[name])
     return total
-
-
-def _check_counts(y: np.ndarray, name: str, family: str) -> None:
-    wrong = (y < 0) | (y != np.round(y))
-    if wrong.any():
-        bad = int(np.argmax(wrong))
-        raise InvalidValueError(
-            f"the response `{name}` of a {family} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row {bad}."
-        )
 
 
 def _lgamma(y: np.ndarray) -> np.ndarray:

@@ -169,12 +169,8 @@ class HierarchicalModel(Model):
     def finer(self) -> HierarchicalModel:
         """The same model with more nodes, which shows how precise the integrals are."""
         more = replace(self.integrated, num_nodes=self.integrated.num_nodes + 4)
-        return self._with(more)
-
-    def _with(self, integrated: Integrated) -> HierarchicalModel:
         other = object.__new__(HierarchicalModel)
-        other.__dict__.update(self.__getstate__() | {"log_likelihood": integrated})
-        other._finish()
+        other.__setstate__(self.__getstate__() | {"log_likelihood": more})
         return other
 
     @property

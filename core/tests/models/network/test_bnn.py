@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, NotFittedError
 from scirocco.models.network.estimator import BNN
-from scirocco.models.network.problem import checked_inputs
+from scirocco.models.network.problem import checked_inputs, checked_labels
 from scirocco.run import session
 
 pytestmark = pytest.mark.compile
@@ -164,8 +164,8 @@ def test_labels_beyond_the_logits():
         InvalidValueError, match=r"the label 3 in row 7 of y is not one of the 3 classes .* 0 ... 2"
     ):
         own.fit(X, wrong, **SHORT)
-    problem = own._problem(X, np.arange(100) % 2 * 2)
-    assert problem.classes.tolist() == [0, 1, 2] and set(problem.rows.y) == {0, 2}, "a class without rows"
+    codes, classes = checked_labels(np.arange(100) % 2 * 2, 100, None, 3)
+    assert classes.tolist() == [0, 1, 2] and set(codes) == {0, 2}, "a class without rows"
 
 
 def test_predictions_that_still_move_are_noted(quick_compiler):
@@ -178,9 +178,9 @@ def test_predictions_that_still_move_are_noted(quick_compiler):
 
 
 def test_large_inputs_are_remarked():
-    X, y = bytes_and_words()
+    X, _ = bytes_and_words()
     with pytest.warns(sc.errors.SciroccoWarning, match="the inputs of BNN are large"):
-        net()._problem(X.astype(np.float32), y)
+        checked_inputs(X.astype(np.float32))
 
 
 def test_bad_use_of_a_fit(fitted):

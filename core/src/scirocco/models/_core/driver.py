@@ -136,7 +136,9 @@ def run_fit(
     )
     if store is not None and resume and holds_run(store):
         found = open_stored(store)
-        if _is_done(found):  # nothing to write: the disk may be read-only
+        record, reached = records.read(found)
+        if reached.status == "complete" and reached.step >= record.num_steps(reached.num_samples):
+            # nothing to write: the disk may be read-only
             _checked(fit, found)
             return load(store)
         fit, session = _resumed(fit, store)
@@ -183,11 +185,6 @@ def _resumed(fit: PlannedFit, path: Path) -> tuple[PlannedFit, Session]:
         store.close()
         raise
     return fit, Session(chains, plan, record, StoreSink(store, fit.program.spec.kept()), reached)
-
-
-def _is_done(found: Stored) -> bool:
-    record, reached = records.read(found)
-    return reached.status == "complete" and reached.step >= record.num_steps(reached.num_samples)
 
 
 def _checked(fit: PlannedFit, found: Store | Stored) -> tuple[PlannedFit, Plan]:

@@ -16,7 +16,7 @@ from scirocco.run import encoding, loading, records
 from scirocco.run.encoding import decode, encode
 from scirocco.run.records import Record
 from scirocco.run.result import Run
-from scirocco.store import Store, Stored, open_stored
+from scirocco.store import Store, open_stored
 
 Path = str | os.PathLike[str]
 _NOTE = "sc.models."
@@ -54,23 +54,19 @@ def read(name: str, words: str, path: Path, values: Sequence[type] = ()) -> Save
     """
     stored = open_stored(path)
     with records.understood(stored.path):
-        return _read_all(stored, name, words, path, values)
-
-
-def _read_all(stored: Stored, name: str, words: str, path: Path, values: Sequence[type]) -> Saved:
-    record, progress = records.read(stored)
-    if model_in(record) != name:
-        raise InvalidTypeError(f"the run in {path} is not one of {words}.")
-    if not progress.draws:
-        raise InvalidValueError(
-            f"the run in {path} has no draws yet ({progress.status} in its burn-in after {progress.step:,} steps): try "
-            "again later, or resume it."
-        )
-    noted = json.loads((record.notes or {})[_NOTE + name])
-    settings = {
-        key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)
-    }
-    return Saved(settings, noted["told"], encoding.fitted_in(stored.read_state()), loading.load(path))
+        record, progress = records.read(stored)
+        if model_in(record) != name:
+            raise InvalidTypeError(f"the run in {path} is not one of {words}.")
+        if not progress.draws:
+            raise InvalidValueError(
+                f"the run in {path} has no draws yet ({progress.status} in its burn-in after {progress.step:,} steps): "
+                "try again later, or resume it."
+            )
+        noted = json.loads((record.notes or {})[_NOTE + name])
+        settings = {
+            key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)
+        }
+        return Saved(settings, noted["told"], encoding.fitted_in(stored.read_state()), loading.load(path))
 
 
 def save(

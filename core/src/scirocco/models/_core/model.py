@@ -203,7 +203,8 @@ class FittedModel:
         asked = self._asked(options) if asked is None else asked
         run = program.run(type(self).__name__, asked, note, options)
         if run.draws is None or not run.num_draws:
-            raise NoDrawsError.after(run.status, _steps_made(run))
+            phases = [phase for phase in run.timing.values() if isinstance(phase, Mapping)]
+            raise NoDrawsError.after(run.status, sum(int(phase.get("steps", 0)) for phase in phases))
         files.add_arrays(run, program.arrays)
         self._settle(run, program.told, program.arrays)
         self._warn_if_unmixed()
@@ -318,11 +319,6 @@ class FittedModel:
         if "run_" in vars(self):
             parts += [tag("p", repr(self.run_)), html_summary(self._judged().labelled_draws())]
         return join(parts)
-
-
-def _steps_made(run: Run) -> int:
-    """Steps of all phases of a run."""
-    return int(sum(phase.get("steps", 0) for phase in run.timing.values() if isinstance(phase, Mapping)))
 
 
 def not_fitted(message: str) -> Exception:

@@ -43,10 +43,6 @@ class Seen(Protocol):
         """A sentence that says if parameters or draws were left out."""
 
 
-def _no_sections(seen: Seen) -> list[Section]:
-    return []
-
-
 @dataclasses.dataclass(frozen=True)
 class View:
     """Contents of a report of a fit.
@@ -75,7 +71,7 @@ class View:
     judged: Run | None = None
     about: str = ""
     charted: Draws | None = None
-    sections: Callable[[Seen], list[Section]] = _no_sections
+    sections: Callable[[Seen], list[Section]] = lambda seen: []
     shows_scores: bool = False
 
     @property

@@ -36,16 +36,8 @@ def arranged(
 ) -> tuple[SweepLayout, dict[str, Any]]:
     """The layout of the programs, and their data.
 
-    Parameters
-    ----------
-    layout_of
-        Family, model of the global parameters, factors.
-    arrays
-        `x`, `y`, `z_k`, `level_k`, and what else the rows have, in internal units.
-    num_levels
-        Levels of each factor.
-    intercepts
-        For each factor, the place of the intercept among its effects.
+    `layout_of` are family, model of global parameters and factors; `arrays` have `x`, `y`, `z_k`, `level_k` and what
+    else rows have, in internal units; `intercepts` are the places of intercepts among the effects of each factor.
     """
     family, model, factors = layout_of
     data: Columns = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
@@ -74,20 +66,14 @@ def arranged(
                 nested.append((outer.number, inner.number, above, below))
                 data[f"parent_{outer.number}_{inner.number}"] = parent
     sizes = [factor.size * count for factor, count in zip(factors, num_levels, strict=True)]
-    small = _small(arrays["x"].shape[1], sizes)
-    layout = SweepLayout(family, model, factors, tuple(shifted), tuple(nested), small)
-    return layout, jax.tree.map(jnp.asarray, data)
-
-
-def _small(num_coefficients: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The factors whose effects are drawn together with the coefficients: the smallest, never the largest."""
-    together, found = num_coefficients, list[int]()
-    for number in np.argsort(sizes, kind="stable")[:-1]:
+    together, small = arrays["x"].shape[1], list[int]()
+    for number in np.argsort(sizes, kind="stable")[:-1]:  # the smallest factors, never the largest
         together += sizes[number]
         if together > _MOST_TOGETHER or together * max(sizes) > _LARGEST_TABLE:
             break
-        found.append(int(number))
-    return tuple(sorted(found))
+        small.append(int(number))
+    layout = SweepLayout(family, model, factors, tuple(shifted), tuple(nested), tuple(sorted(small)))
+    return layout, jax.tree.map(jnp.asarray, data)
 
 
 def replaced(

@@ -404,12 +404,7 @@ def roles(
     for that: the density of effects and their deviation is not bounded where both are near 0, and has a mode elsewhere
     only if the variance of the estimated effects is more than four times the square of their standard error.
 
-    Parameters
-    ----------
-    family, arrays, theta
-        The response and its columns in internal units, and other parameters of the family.
-    columns, codes, counts
-        Of each factor: its columns (rows, q), the level of each row, and the number of levels.
+    `arrays` are in internal units. Each factor has `columns` (rows, q), `codes` of the rows' levels, and their number.
     """
     rows = len(codes[0])
     inner: int | None = int(np.argmax(counts))

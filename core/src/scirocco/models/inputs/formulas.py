@@ -429,20 +429,19 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     kept = {}
     for name in names:
         array = as_numpy(columns[name], f"column `{name}`")
+        # as databases have them; gaps may be None
+        decimals = array.dtype == object and all(
+            value is None or isinstance(value, Decimal) for value in array
+        )
         if array.ndim != 1:
             raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
-        if (array.dtype.kind == "b" and name not in keep) or _is_decimal(array):
+        if (array.dtype.kind == "b" and name not in keep) or decimals:
             array = array.astype(np.float64)
         kept[name] = array
     lengths = {name: len(array) for name, array in kept.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidValueError(f"the columns have different numbers of rows: {lengths}.")
     return pandas.DataFrame(kept)
-
-
-def _is_decimal(array: np.ndarray) -> bool:
-    """Whether these are Python's decimal numbers, as databases have them; gaps may be None."""
-    return array.dtype == object and all(value is None or isinstance(value, Decimal) for value in array)
 
 
 def missing_rows(frame: Any) -> dict[str, np.ndarray]:

@@ -176,7 +176,9 @@ def _by_column(
         if column in levels:
             parts += _indicators(frame[column], levels[column], column_name(number, names))
         else:
-            parts.append(_frame_column(frame[column], number, names))
+            values = as_numpy(frame[column], f"{column_name(number, names)} of X")
+            is_number = values.dtype.kind in "fiub"
+            parts.append(values if is_number else numbers(values[:, None], names, number)[:, 0])
     if not parts:
         return np.empty((len(frame), 0), np.float32)
     kinds = {part.dtype for part in parts}
@@ -221,11 +223,6 @@ def _indicators(column: Series, levels: list[object], where: str) -> list[np.nda
         )
     numbers = np.array([codes[value] for value in values])
     return [(numbers == code).astype(np.float32) for code in range(1, len(levels))]
-
-
-def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) -> np.ndarray:
-    values = as_numpy(column, f"{column_name(number, names)} of X")
-    return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
 
 
 def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, target: str = "") -> np.ndarray:

@@ -344,8 +344,8 @@ class GaussianMixture(FittedModel):
 
 @jax.jit
 def _responsibilities(draws: Params, rows: Array) -> Array:
-    one = jax.vmap(log_responsibilities, (None, 0))
-    return jax.lax.map(lambda draw: one(draw, rows), draws)
+    one = jax.vmap(log_components, (None, 0))
+    return jax.lax.map(lambda draw: jax.nn.log_softmax(one(draw, rows)), draws)
 
 
 @jax.jit
@@ -377,11 +377,6 @@ def label(params: Params, x: Array, key: Key) -> Array:
     """A label drawn given all parameters, as an indicator: the count that moves the weights."""
     logs = log_components(params, x)
     return jax.nn.one_hot(jax.random.categorical(key, logs), logs.shape[-1])
-
-
-def log_responsibilities(params: Params, x: Array) -> Array:
-    """log P(label = k | x), (K,)."""
-    return jax.nn.log_softmax(log_components(params, x))
 
 
 @lru_cache(maxsize=64)

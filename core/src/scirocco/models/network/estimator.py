@@ -212,7 +212,11 @@ class BNN(FittedModel):
         if all(options.get(name) is None for name in ("num_steps", "num_epochs", "max_seconds")):
             options["num_steps"] = max(math.ceil(_DEFAULT_EPOCHS * num_rows / batch_size), _LEAST_STEPS)
         monitored = None if X_test is None else jnp.asarray(checked_inputs(X_test, problem.form)[0])
-        tested = None if y_test is None else self._tested(y_test, monitored, problem.classes)
+        if y_test is not None and monitored is None:
+            raise InvalidValueError("`y_test` requires `X_test`.")
+        tested = {}
+        if y_test is not None and monitored is not None:
+            tested["tested"] = checked_labels(y_test, len(monitored), problem.classes.tolist(), None)[0]
         asked = self._asked(options)
         sampling = functools.partial(
             _sampled,
@@ -235,7 +239,7 @@ class BNN(FittedModel):
                 "classes_type": problem.classes.dtype.str,
                 "reference": some_rows(problem.rows.x),
             },
-            {} if tested is None else {"tested": tested},
+            tested,
         )
         # as many draws as fit are averaged, `thin` steps apart
         return self._run(program, options, asked._replace(num_samples=BY_THE_CLOCK))
@@ -266,11 +270,6 @@ class BNN(FittedModel):
             return self.sampler, estimator
         step = math.sqrt(_STEP / num_rows)
         return SGHMC(step, friction=_DAMPING / step, gradient_noise=0.0), estimator
-
-    def _tested(self, y_test: ColumnLike, monitored: Array | None, classes: np.ndarray) -> np.ndarray:
-        if monitored is None:
-            raise InvalidValueError("`y_test` requires `X_test`.")
-        return checked_labels(y_test, len(monitored), classes.tolist(), None)[0]
 
     # -- results -------------------------------------------------------------------------------------------------------
 

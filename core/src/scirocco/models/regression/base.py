@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
@@ -53,6 +53,14 @@ _BATCH = 1_000
 _HINT = "it cannot be told from the intercept. Drop it, or keep it with constant_columns='keep'"
 
 
+_MOST_NUMBERS = 4_000_000
+"""Rows × draws (× classes) held at once by a prediction."""
+_FOREST = 40
+"""Coefficients in a chart."""
+_HEADS = ["coefficient", "mean", "sd", "5 %", "95 %", "|mean| / sd", "P(sign)"]
+"""Columns of the table of coefficients in a report."""
+
+
 class Composed(NamedTuple):
     """What is sampled, and what is known when it is."""
 
@@ -63,14 +71,6 @@ class Composed(NamedTuple):
     """JSON that results need in addition to the draws."""
     rows: dict[str, np.ndarray] | None = None
     """The rows themselves, if `data` are sums over them; {}: they are too many to keep."""
-
-
-_MOST_NUMBERS = 4_000_000
-"""Rows × draws (× classes) held at once by a prediction."""
-_FOREST = 40
-"""Coefficients in a chart."""
-_HEADS = ["coefficient", "mean", "sd", "5 %", "95 %", "|mean| / sd", "P(sign)"]
-"""Columns of the table of coefficients in a report."""
 
 
 class Regression(FittedModel):
@@ -162,8 +162,8 @@ class Regression(FittedModel):
             As for `sc.sample`.
         """
         self._check_settings()
-        rows = self._given(X, y, offset, weights)
-        program = self._program(rows, self._composed(rows))
+        inputs = self._given(X, y, offset, weights)
+        program = self._program(inputs, self._composed(inputs))
         asked = None
         if not program.chosen:
             lengths = {"num_samples": _NUM_SAMPLES, "thin": THIN[self.prior], "num_burnin": _BURN_IN}
@@ -171,13 +171,19 @@ class Regression(FittedModel):
         try:
             return self._run(program, options, asked)
         except DivergenceError as error:
-            if (better := self._explained(error, rows)) is not None:
+            if (better := self._explained(error, inputs)) is not None:
                 raise better from error
             raise
 
-    def _program(self, rows: FitInput, composed: Composed) -> Sampled:
+    def _program(self, inputs: FitInput, composed: Composed) -> Sampled:
         """The call of `sc.sample`."""
-        (sampler, estimator, start), design = composed.method, rows.design
+
+        def with_rows(run: Run) -> Run:
+            """A run over sums of rows, with the rows themselves as its data."""
+            source = ArraySource(composed.rows or {})
+            return run if run.origin is None else replace(run, origin=run.origin._replace(source=source))
+
+        (sampler, estimator, start), design = composed.method, inputs.design
         count = len(composed.data["y"])
         source = ArraySource(composed.data, sums_up=composed.rows is not None)  # checked already
         return Sampled(
@@ -185,27 +191,27 @@ class Regression(FittedModel):
             num_rows=count,
             batch_size=_BATCH if estimator is None else estimator.batching(count).size,
             told={
-                "names": rows.table.names,
-                "levels": rows.table.levels,
-                "num_rows": rows.num_rows,
+                "names": inputs.table.names,
+                "levels": inputs.table.levels,
+                "num_rows": inputs.num_rows,
                 "design": None if design is None else design.written(),
                 **composed.told,
             },
             chosen=sampler is None or estimator is None,
-            finish=partial(_with_rows, composed.rows) if composed.rows else lambda run: run,
+            finish=with_rows if composed.rows else lambda run: run,
         )
 
     def _given(self, X: TableLike, y: Any, offset: Any, weights: Any) -> FitInput:
         """The checked input of a fit; features are as precise as they were given."""
         name = type(self).__name__
         if self.formula is None:
-            found = plain(X, y, offset, weights, self.intercept, name)
+            inputs = plain(X, y, offset, weights, self.intercept, name)
         else:
-            found = from_formula(self.formula, X, y, offset, weights, self.intercept, name)
+            inputs = from_formula(self.formula, X, y, offset, weights, self.intercept, name)
         table = features(
-            found.table,
+            inputs.table,
             name,
-            constant=self.constant_columns if found.intercept else "keep",
+            constant=self.constant_columns if inputs.intercept else "keep",
             constant_hint=_HINT,
             exact=True,
             wild=not self.standardise,
@@ -214,16 +220,16 @@ class Regression(FittedModel):
         count = len(table.array)
         if count < 2:
             raise InvalidValueError(f"{name} requires at least 2 rows, got n_samples = 1.")
-        return found._replace(
+        return inputs._replace(
             table=table,
-            offset=per_row(found.offset, "offset", count, name),
-            weight=per_row(found.weight, "weights", count, name),
+            offset=per_row(inputs.offset, "offset", count, name),
+            weight=per_row(inputs.weight, "weights", count, name),
         )
 
-    def _composed(self, found: FitInput) -> Composed:
+    def _composed(self, inputs: FitInput) -> Composed:
         raise NotImplementedError
 
-    def _explained(self, error: DivergenceError, found: FitInput) -> DivergenceError | None:
+    def _explained(self, error: DivergenceError, inputs: FitInput) -> DivergenceError | None:
         """A better explanation of a failed run, if there is one."""
         return None
 
@@ -257,7 +263,7 @@ class Regression(FittedModel):
 
     def _settle(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         # the rows of the run may be sums over those of the user
-        run = dataclasses.replace(run, configuration=run.configuration | {"num_rows": told["num_rows"]})
+        run = replace(run, configuration=run.configuration | {"num_rows": told["num_rows"]})
         super()._settle(run, told, arrays)
 
     def _results(
@@ -280,8 +286,6 @@ class Regression(FittedModel):
         for name in PARAMETERS.keys() & means.keys():
             setattr(self, f"{name}_", float(means[name]))
         return draws
-
-    # -- what a fit gives ----------------------------------------------------------------------------------------------
 
     def coef_interval_(self, probability: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of central posterior intervals, each with the shape of `coef_`."""
@@ -394,13 +398,6 @@ class Regression(FittedModel):
             charted=self.named_draws(),
             sections=lambda seen: [_coefficients(seen)],
         )
-
-
-def _with_rows(rows: dict[str, np.ndarray], run: Run) -> Run:
-    """A run over sums of rows, with the rows themselves as its data."""
-    if run.origin is None:
-        return run
-    return dataclasses.replace(run, origin=run.origin._replace(source=ArraySource(rows)))
 
 
 # -- a regression in a report: its coefficients by name, those first that are surest to differ from 0 ------------------

@@ -94,28 +94,28 @@ class FamilyRegression(Regression):
             )
         super()._check_settings()
 
-    def _composed(self, found: FitInput) -> Composed:
+    def _composed(self, inputs: FitInput) -> Composed:
         family = FAMILIES[self._family]
-        y = targets(found.y, num_rows=found.num_rows, who=type(self).__name__, name=found.response)
-        family.check(y, found.response)
-        spread = family.spread(y if found.offset is None else y - found.offset)
+        y = targets(inputs.y, num_rows=inputs.num_rows, who=type(self).__name__, name=inputs.response)
+        family.check(y, inputs.response)
+        spread = family.spread(y if inputs.offset is None else y - inputs.offset)
         if spread == 0:
             raise InvalidValueError(
-                f"the response `{found.response}` is {y[0]:g} in all rows: there is nothing to explain."
+                f"the response `{inputs.response}` is {y[0]:g} in all rows: there is nothing to explain."
             )
-        units = Units.of(found.table.array, self.standardise, found.intercept)
-        x = units.apply(found.table.array)
-        centre = family.centre(y, None, found.offset, found.weight) if found.intercept else 0.0
-        shift = np.full(len(y), centre) if found.offset is None else centre + found.offset
+        units = Units.of(inputs.table.array, self.standardise, inputs.intercept)
+        x = units.apply(inputs.table.array)
+        centre = family.centre(y, None, inputs.offset, inputs.weight) if inputs.intercept else 0.0
+        shift = np.full(len(y), centre) if inputs.offset is None else centre + inputs.offset
         data = {"x": x, "y": (y - shift) / spread if family.continuous else y}
         data["constant"] = family.constant(y) - np.log(spread)
         if not family.continuous and shift.any():
             data["offset"] = shift
-        if found.weight is not None:
-            data["weight"] = found.weight
+        if inputs.weight is not None:
+            data["weight"] = inputs.weight
         data = {name: part.astype(x.dtype, copy=False) for name, part in data.items()}
         start = {"coef": np.zeros(x.shape[1], x.dtype)}
-        start |= {"intercept": np.zeros((), x.dtype)} if found.intercept else {}
+        start |= {"intercept": np.zeros((), x.dtype)} if inputs.intercept else {}
         start |= {name: np.asarray(value, x.dtype) for name, value in family.start.items()}
         scale = float(self.scale) if self.standardise else float(self.scale) / spread
         prior = self._make_prior(np.ones((1, x.shape[1])), scale, float(self.intercept_scale))

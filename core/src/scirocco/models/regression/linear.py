@@ -138,18 +138,18 @@ class LinearRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def _composed(self, found: FitInput) -> Composed:
+    def _composed(self, inputs: FitInput) -> Composed:
         """Model, data, sampler, estimator and start."""
         if self.noise is not None:
             _checks.positive(self.noise, "noise", type(self).__name__)
-        intercept, weight = found.intercept, found.weight
-        count, width = found.table.array.shape
-        given = targets(found.y, num_rows=count, who=type(self).__name__, name=found.response)
+        intercept, weight = inputs.intercept, inputs.weight
+        count, width = inputs.table.array.shape
+        given = targets(inputs.y, num_rows=count, who=type(self).__name__, name=inputs.response)
         if width + intercept > DENSE_LIMIT:
             raise InvalidValueError(f"LinearRegression is for up to {DENSE_LIMIT} columns, got {width}.")
-        given = given if found.offset is None else given - found.offset
-        units = Units.of(found.table.array, self.standardise, intercept)
-        x = units.apply(found.table.array)
+        given = given if inputs.offset is None else given - inputs.offset
+        units = Units.of(inputs.table.array, self.standardise, intercept)
+        x = units.apply(inputs.table.array)
         centre = float(np.average(given, weights=weight)) if intercept else 0.0
         spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
         y = given - centre
@@ -170,8 +170,8 @@ class LinearRegression(Regression):
             return Composed(model, data, chosen, told)
         return Composed(model, data, chosen, told, rows=rows if x.nbytes <= _MOST_KEPT else {})
 
-    def _explained(self, error: DivergenceError, found: FitInput) -> DivergenceError | None:
-        num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.intercept
+    def _explained(self, error: DivergenceError, inputs: FitInput) -> DivergenceError | None:
+        num_rows, unknowns = inputs.num_rows, inputs.table.array.shape[1] + inputs.intercept
         if self.noise is not None or num_rows > unknowns:
             return None
         return DivergenceError(
@@ -276,18 +276,17 @@ class LinearRegression(Regression):
         """
         _checks.choice(kind, "kind", ("observation", "mean"))
 
+        from scipy.special import ndtri
+
         def drawn(eta: np.ndarray) -> np.ndarray:
             noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
-            return eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
+            if kind == "mean":
+                return eta
+            # quantiles of a standard normal in a random order, one a draw: the same for every row
+            return eta + noise * ndtri((shuffled_numbers(len(noise), self.seed) + 0.5) / len(noise))
 
         found = self._averages(X, offset, interval, lambda eta: eta, drawn)
         return found[0] if interval is None else Predicted(*found)
-
-    def _new_noise(self, count: int) -> np.ndarray:
-        """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
-        from scipy.special import ndtri
-
-        return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
 
 
 def _few_rows(

@@ -133,24 +133,26 @@ class LogisticRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def _composed(self, found: FitInput) -> Composed:
+    def _composed(self, inputs: FitInput) -> Composed:
         """Model, data, sampler, estimator and start."""
-        width = found.table.array.shape[1]
+        width = inputs.table.array.shape[1]
         codes, classes = labels(
-            found.y,
+            inputs.y,
             self.classes,
-            num_rows=found.num_rows,
+            num_rows=inputs.num_rows,
             who=type(self).__name__,
             sort=True,
-            name=found.response,
+            name=inputs.response,
         )
-        if found.offset is not None and len(classes) > 2:
+        if inputs.offset is not None and len(classes) > 2:
             raise InvalidValueError(
                 f"an offset is added to the log odds of two classes; {type(self).__name__} was given {len(classes)}."
             )
-        units = Units.of(found.table.array, self.standardise, found.intercept)
-        x = units.apply(found.table.array)
-        rows = DesignRows(x, codes, len(classes), found.intercept, self._baseline, found.offset, found.weight)
+        units = Units.of(inputs.table.array, self.standardise, inputs.intercept)
+        x = units.apply(inputs.table.array)
+        rows = DesignRows(
+            x, codes, len(classes), inputs.intercept, self._baseline, inputs.offset, inputs.weight
+        )
         if rows.shape[0] * rows.shape[1] > DENSE_LIMIT:
             prior = self._own_prior(np.ones((1, width)))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
@@ -158,7 +160,7 @@ class LogisticRegression(Regression):
         else:
             prior, chosen = self._approximated(rows)
         data = {"x": x, "y": codes.astype(x.dtype) if rows.num_predictors == 1 else codes}
-        for name, part in (("offset", found.offset), ("weight", found.weight)):
+        for name, part in (("offset", inputs.offset), ("weight", inputs.weight)):
             data |= {} if part is None else {name: part.astype(x.dtype)}
         told = {**units.written(), "classes": classes.tolist(), "classes_type": classes.dtype.str}
         return Composed(self._model(prior, rows, chosen.start), data, chosen, told)
