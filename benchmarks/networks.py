@@ -43,7 +43,7 @@ import scirocco as sc
 from scirocco.diagnostics import rhat
 from scirocco_latent.graph import bernoulli_chains, poisson_chains
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import BlockChain, NodeBlocks, BlockPrior, network
+from scirocco_latent.graph.gibbs import BlockChain, BlockPrior, NodeBlocks, network
 from scirocco_latent.graph.starts import Starts
 
 MEAN_DEGREE = 20

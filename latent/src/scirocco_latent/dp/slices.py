@@ -29,9 +29,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import MixturePurpose
 from scirocco.samplers.schedules import Schedule
 from scirocco.simplex import tables
-from scirocco_latent.dp.chain import MixtureChain
-from scirocco_latent.dp.compiled import collapsed_kernels, row_kernels
-from scirocco_latent.dp.compiled import slice_kernels as kernels
+from scirocco_latent.dp.chain import MixtureChain, collapsed_kernels, row_kernels
+from scirocco_latent.dp.chain import slice_kernels as kernels
 from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
 from scirocco_latent.dp.settings import Gamma, MixtureSettings

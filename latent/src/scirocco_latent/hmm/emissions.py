@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from scirocco.errors import InvalidValueError
-from scirocco_latent.hmm.observations import counts, labels, real, some
-from scirocco_latent.hmm.series import Array, SeriesData
+from scirocco_latent.hmm.series import Array, SeriesData, counts, labels, real, some
 
 _TABLE, _NORMAL, _POISSON, DENSE = 0, 1, 2, 3  # as in the kernels
 _LARGEST_TABLE = 4096  # counts below are looked up

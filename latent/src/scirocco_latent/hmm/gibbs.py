@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco_latent.hmm.emissions import Emission, Encoded, Params, dirichlet
@@ -34,7 +33,6 @@ _LEAST = 1e-100  # of a transition probability: the filter divides by sums of th
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "a hidden Markov model")
     from scirocco_latent.hmm import _kernels
 
     return _kernels

@@ -29,8 +29,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco_latent.hmm.emissions import DENSE, Encoded, Params, distant, rows_of, stretches
-from scirocco_latent.hmm.observations import real
-from scirocco_latent.hmm.series import Array, SeriesData
+from scirocco_latent.hmm.series import Array, SeriesData, real
 
 _RESERVED = ("initial", "transitions", "last")
 _KEPT = (0.0, 0.0, 0.5, 0.9)

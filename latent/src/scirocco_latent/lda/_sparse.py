@@ -15,7 +15,7 @@ from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco_latent.lda._gibbs import BLOCK, UNIT, Arrays, Seed, blocks, kept
+from scirocco_latent.lda._gibbs import BLOCK, Arrays, Seed, blocks, kept
 
 _SHIFT = uint64(3)  # BLOCK = 2³
 _REMEMBERED = 64  # sweeps of a document whose topics are buffered and counted together
@@ -53,27 +53,12 @@ def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, f
 # store, or is repeated.
 
 
-@called
-def _expect(
-    w: uint64, factor: float, weights: np.ndarray, held: Arrays, num: uint64, slab: np.ndarray
-) -> None:
-    """Add the part n_dk ω_kw of a token's conditional probabilities."""
-    names, shares = held[0], held[1]
-    for start in range(num):
-        j = uint64(start)
-        topic = uint64(names[j])
-        slab[w, topic] += np.int64(shares[j] * weights[w, topic] * factor + 0.5)
-
-
 @_reordered
 def _sparse_sweep(
     tokens: np.ndarray,
     topics: Arrays,
     z: np.ndarray,
     held: Arrays,
-    slab: np.ndarray,
-    rest: np.ndarray,
-    expected: bool,
     s0: uint64,
     s1: uint64,
 ) -> tuple[Any, Any]:
@@ -131,11 +116,6 @@ def _sparse_sweep(
                         best, topic = shares[j + uint64(start)] * weights[w, other], other
             topic = fresh if (x >= mass) & (above < 0.0) else topic
             z[i - uint64(1)] = topic
-            if expected:
-                factor = UNIT / (mass + single + total)
-                _expect(w, factor, weights, held, num, slab)
-                slab[w, fresh] += np.int64(single * factor + 0.5)
-                rest[w] += np.int64(total * factor + 0.5)
         if i > uint64(1):  # token i - 2 enters the list
             j = uint64(place[fresh])
             there = (j < num) & (uint64(names[j]) == fresh)
@@ -195,16 +175,14 @@ def _tally(
     num: int,
     slab: np.ndarray,
     mixes: np.ndarray,
-    plan: tuple[int, int, bool, bool],
+    keep: bool,
 ) -> None:
     """Add the topics of `num` sweeps of a document, word by word: each row of the slab enters the cache once."""
-    _, _, expected, keep = plan
     for i in range(tokens.size):
         w = uint64(tokens[i])
         for sweep in range(num):
             topic = uint64(drawn[uint64(sweep), uint64(i)])
-            if not expected:
-                slab[w, topic] += 1
+            slab[w, topic] += 1
             if keep:
                 mixes[topic] += 1.0
 
@@ -214,17 +192,16 @@ def sparse_documents(
     texts: Arrays,
     topics: Arrays,
     z: np.ndarray,
-    plan: tuple[int, int, bool, bool],
+    plan: tuple[int, int, bool],
     slab: np.ndarray,
-    rest: np.ndarray,
     mixes: np.ndarray,
     seed: Seed,
     first: int,
     last: int,
 ) -> None:
-    """Sweep over some documents; `plan` is (sweeps, burn-in, expectations?, keep topics of documents?)."""
+    """Sweep over some documents; `plan` is (sweeps, burn-in, keep topics of documents?)."""
     indptr, tokens, documents = texts
-    sweeps, burn_in, expected, keep = plan
+    sweeps, burn_in, keep = plan
     num_topics = topics[0].shape[1]
     room = BLOCK * (blocks(num_topics) + 1)
     names = np.zeros(room + BLOCK * blocks(num_topics), np.uint32)
@@ -241,13 +218,11 @@ def sparse_documents(
         _listed(state, held, room)
         s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
         for sweep in range(sweeps):
-            s0, s1 = _sparse_sweep(
-                text, topics, state, held, slab, rest, expected and sweep >= burn_in, s0, s1
-            )
-            if sweep >= burn_in and (keep or not expected):
+            s0, s1 = _sparse_sweep(text, topics, state, held, s0, s1)
+            if sweep >= burn_in:
                 for i in range(state.size):
                     drawn[num, i] = state[i]
                 num += 1
                 if num == drawn.shape[0] or sweep == sweeps - 1:
-                    _tally(text, drawn, num, slab, mixes[d if keep else 0], plan)
+                    _tally(text, drawn, num, slab, mixes[d if keep else 0], keep)
                     num = 0

@@ -13,8 +13,7 @@ import numpy as np
 from scirocco.models._core.chain import Chain, Spec, TopicPurpose
 from scirocco.models._core.program import OwnChains
 from scirocco.run.encoding import encode
-from scirocco_latent.lda.array_chain import ArrayChain
-from scirocco_latent.lda.blocks import BlockPasses, DocumentBlocks
+from scirocco_latent.lda.array_chain import ArrayChain, BlockPasses, DocumentBlocks
 from scirocco_latent.lda.collapsed_chain import CollapsedChain
 from scirocco_latent.lda.continuing import TopicStart
 from scirocco_latent.lda.corpus import Corpus, as_corpus

@@ -365,7 +365,6 @@ def document_lengths(corpus: Corpus) -> np.ndarray:
 
 def _kernels() -> Any:
     """Import the compiled kernels when they are first needed."""
-    require("numba", "topic models")
     from scirocco_latent.lda import _collapsed_kernel
 
     return _collapsed_kernel

@@ -13,7 +13,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import DocumentPurpose, TopicPurpose
 from scirocco.run.result import Run
 from scirocco_latent.lda import local
-from scirocco_latent.lda.blocks import BlockPasses
+from scirocco_latent.lda.array_chain import BlockPasses
 from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.document_batches import Growth
 from scirocco_latent.lda.guiding import Guide

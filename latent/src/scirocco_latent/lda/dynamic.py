@@ -20,13 +20,13 @@ from scirocco.run.result import Run
 from scirocco_latent.lda import prediction
 from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.describing import GroupShares
+from scirocco_latent.lda.dynamic_chain import WalkChain, Walks
 from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.gaussian import GaussianTopics
 from scirocco_latent.lda.readers import Vocabulary
 from scirocco_latent.lda.results import all_rows, largest
 from scirocco_latent.lda.texts import as_numbers, column_of
 from scirocco_latent.lda.tokeniser import Tokeniser
-from scirocco_latent.lda.walks import WalkChain, Walks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -44,17 +44,11 @@ def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
             'with `client`, memory="documents" and sampler="gibbs" are not available: the topics of tokens would be '
             'stored on workers, which may be lost. Use memory="none" with sampler="scir", or remove `client`.'
         )
-    if given["local"] == "parallel":
-        raise InvalidValueError(
-            'local="parallel" draws for a whole batch at once, not document by document: with `client` use '
-            'local="gibbs" or "cvb0".'
-        )
     if given["device"] not in ("auto", "cpu"):
         raise InvalidValueError(
             f'with `client` the local steps run on workers: device="{given["device"]}" is not available.'
         )
-    local = "gibbs" if given["local"] == "auto" else given["local"]
-    return {"memory": "none", "device": "cpu", "local": local}
+    return {"memory": "none", "device": "cpu"}
 
 
 @contextlib.contextmanager
@@ -171,6 +165,4 @@ def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> np.ndarra
     total = np.zeros(shape, np.int32 if highest < 2**31 else np.int64)
     for part in found:
         total[part.words] += part.unpacked(shape[1], total.dtype)
-    out = np.empty(shape, np.float32)
-    np.multiply(total, np.float64(unit), out=out, casting="same_kind")
-    return out
+    return local.scaled_sums(total, unit)

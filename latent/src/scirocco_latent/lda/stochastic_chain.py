@@ -152,10 +152,7 @@ class Here:
 
     def counts(self, batch: local.TokenBatch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
         """Counts (words, topics), float32."""
-        settings = self.settings
-        if settings.local == "parallel":
-            return _parallel(batch, weights, settings, seed)
-        return swept(batch, weights, settings, seed, settings.num_threads).counts
+        return swept(batch, weights, self.settings, seed, self.settings.num_threads).counts
 
 
 def swept(
@@ -167,10 +164,6 @@ def swept(
     whole: bool = False,
 ) -> local.LocalCounts:
     """The compiled local step; `whole`: integer sums, which `unit` converts to counts."""
-    if settings.local == "cvb0":
-        return local.cvb0(
-            batch, weights, settings.alpha, iterations=settings.sweeps, num_threads=num_threads, whole=whole
-        )
     return local.gibbs(
         seed,
         batch,
@@ -185,33 +178,7 @@ def swept(
 
 def unit(settings: TopicSettings) -> float:
     """Factor from the integer sums of `swept` to counts."""
-    return local.CVB0_UNIT if settings.local == "cvb0" else 1.0 / (settings.sweeps - settings.burn_in)
-
-
-def _parallel(
-    batch: local.TokenBatch, weights: np.ndarray, settings: TopicSettings, seed: tuple[int, int]
-) -> np.ndarray:
-    """The local step on an accelerator; shapes are rounded up, so that few are compiled."""
-    import jax
-
-    from scirocco_latent.lda import local_jax
-
-    index, count = local_jax.padded(batch)
-    rows = -(-len(weights) // 1024) * 1024
-    table = np.empty((rows, weights.shape[1]), np.float32)
-    table[: len(weights)], table[len(weights) :] = weights, 1.0  # padding: words of no document
-    words = jax.numpy.asarray(np.array(seed, np.uint64).astype(np.uint32))
-    key = jax.random.wrap_key_data(words, impl="threefry2x32")
-    found: Any = local_jax.gibbs_parallel(
-        key,
-        index,
-        count,
-        table,
-        settings.alpha.astype(np.float32),
-        sweeps=settings.sweeps,
-        burn_in=settings.burn_in,
-    )
-    return np.asarray(found.counts)[: len(weights)]
+    return 1.0 / (settings.sweeps - settings.burn_in)
 
 
 # -- step sizes of chains without memory: as given, or SCIR's schedule converted for the other samplers

@@ -15,7 +15,7 @@ from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex import _moves
 from scirocco.simplex._moves import moved
-from scirocco_latent.graph._mixed import Unseen, pick
+from scirocco_latent.graph._poisson import Unseen, pick
 
 kept = cached_for(__file__, _moves.__file__)
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
