@@ -102,7 +102,7 @@ def run(name: str, seed: int, data: Any) -> tuple[float, float, float, float]:
 
 
 def rare(sampler: str, num_rows: int, width: int, steps: int, seed: int, **settings: Any) -> None:
-    """θ of rare and of frequent categories over exact means: rows of one event in one cluster, so that labels are certain."""
+    """θ of rare and of frequent categories over exact means; one cluster of rows of one event: labels are certain."""
     rng = np.random.default_rng(seed)
     shares = np.arange(1, width + 1) ** -1.2
     X = np.eye(width, dtype=np.int32)[rng.choice(width, num_rows, p=shares / shares.sum())]

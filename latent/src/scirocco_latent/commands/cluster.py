@@ -141,7 +141,7 @@ _NUMBERS = 34
 
 cluster_app = typer.Typer(
     help="Dirichlet-process mixtures: clustering that infers the number of clusters.\n\n"
-    "Example: scirocco cluster fit flowers.csv --out flowers-run",
+    "Example: scirocco cluster fit flowers.csv --out flowers-run"
 )
 _DATA = typer.Argument(
     help="A table (CSV, Parquet, Arrow, .npy, .npz, a data folder), or a corpus (docword, .mtx, sparse .npz, text).",
@@ -214,9 +214,7 @@ def shown(
 
 @predict_command(cluster_app, "cluster")
 def predicted(
-    opened: Opened,
-    data: Annotated[Path, _DATA],
-    columns: Annotated[str | None, _COLUMNS] = None,
+    opened: Opened, data: Annotated[Path, _DATA], columns: Annotated[str | None, _COLUMNS] = None
 ) -> Predicted:
     """Write the most probable cluster of every row, and its probability.
 

@@ -8,17 +8,7 @@ import numpy as np
 
 from scirocco.drawing import svg
 from scirocco.drawing.charts import forest, scores
-from scirocco.drawing.markup import (
-    Html,
-    Section,
-    choice,
-    interval_cell,
-    join,
-    number,
-    paragraph,
-    search,
-    tag,
-)
+from scirocco.drawing.markup import Html, Section, choice, interval_cell, join, number, paragraph, search, tag
 from scirocco.models._core.view import View, size_of, with_draws
 from scirocco.run import Run
 from scirocco_latent.dp.estimator import DPMixture

@@ -281,12 +281,7 @@ class HMM(StateResults):
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
     def fit(
-        self,
-        series: SeriesLike,
-        y: object = None,
-        *,
-        by: Any = None,
-        **options: Unpack[FitOptions],
+        self, series: SeriesLike, y: object = None, *, by: Any = None, **options: Unpack[FitOptions]
     ) -> HMM:
         """Sample from the posterior given one or more series.
 

@@ -16,6 +16,8 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 
+Array = np.ndarray
+
 BLOCK = 8  # topics in a block of the sparse kernel
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 _TINY = 1e-20  # rows below are scaled up, so that products with α stay in the range of single precision
@@ -33,7 +35,7 @@ def blocks(num_topics: int) -> int:
 
 
 @kept
-def first_bad(weights: np.ndarray) -> tuple[int, bool]:
+def first_bad(weights: Array) -> tuple[int, bool]:
     """The first row with an entry that is negative or not finite (-1: none), and whether rows need `scaled`."""
     small: Any = False
     for w in range(weights.shape[0]):
@@ -48,7 +50,7 @@ def first_bad(weights: np.ndarray) -> tuple[int, bool]:
 
 
 @kept
-def scaled(weights: np.ndarray) -> Any:
+def scaled(weights: Array) -> Any:
     """A copy in which tiny rows have the maximum 1, and rows of zeros (uninformative words) are ones."""
     out = weights.copy()
     for w in range(out.shape[0]):
@@ -60,7 +62,7 @@ def scaled(weights: np.ndarray) -> Any:
 
 
 @called
-def _count(z: np.ndarray, counts: np.ndarray) -> None:
+def _count(z: Array, counts: Array) -> None:
     """Count the tokens of each topic; tokens without a topic are skipped."""
     counts[:] = 0.0
     for i in range(z.size):
@@ -71,12 +73,12 @@ def _count(z: np.ndarray, counts: np.ndarray) -> None:
 
 @called
 def _dense_sweep(
-    tokens: np.ndarray,
+    tokens: Array,
     topics: Arrays,
-    z: np.ndarray,
-    counts: np.ndarray,
-    partial: np.ndarray,
-    slab: np.ndarray,
+    z: Array,
+    counts: Array,
+    partial: Array,
+    slab: Array,
     counted: bool,
     s0: uint64,
     s1: uint64,
@@ -109,10 +111,10 @@ def _dense_sweep(
 def dense_documents(
     texts: Arrays,
     topics: Arrays,
-    z: np.ndarray,
+    z: Array,
     plan: tuple[int, int, bool],
-    slab: np.ndarray,
-    mixes: np.ndarray,
+    slab: Array,
+    mixes: Array,
     seed: Seed,
     first: int,
     last: int,

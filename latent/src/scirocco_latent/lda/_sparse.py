@@ -17,6 +17,8 @@ from numpy import uint64
 from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco_latent.lda._gibbs import BLOCK, Arrays, Seed, blocks, kept
 
+Array = np.ndarray
+
 _SHIFT = uint64(3)  # BLOCK = 2³
 _REMEMBERED = 64  # sweeps of a document whose topics are buffered and counted together
 # allows vectorised sums
@@ -24,7 +26,7 @@ _reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contrac
 
 
 @kept
-def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, first: int, last: int) -> None:
+def accumulate(weights: Array, alpha: Array, cumulative: Array, first: int, last: int) -> None:
     """Partial sums of α_k ω_kw after 0, 8, 16, ... topics, for the rows `first` to `last`; padded with inf.
 
     The number of columns is 1 more than a multiple of 16, so that whole vectors can be compared.
@@ -55,12 +57,7 @@ def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, f
 
 @_reordered
 def _sparse_sweep(
-    tokens: np.ndarray,
-    topics: Arrays,
-    z: np.ndarray,
-    held: Arrays,
-    s0: uint64,
-    s1: uint64,
+    tokens: Array, topics: Arrays, z: Array, held: Arrays, s0: uint64, s1: uint64
 ) -> tuple[Any, Any]:
     """One sweep over one document.
 
@@ -151,7 +148,7 @@ def _sparse_sweep(
 
 
 @called
-def _listed(z: np.ndarray, held: Arrays, room: int) -> None:
+def _listed(z: Array, held: Arrays, room: int) -> None:
     """Build the list for the topics `z`, in `room` slots; tokens without a topic are skipped."""
     names, shares, place, _, length = held
     shares[:room] = 0.0
@@ -169,14 +166,7 @@ def _listed(z: np.ndarray, held: Arrays, room: int) -> None:
 
 
 @called
-def _tally(
-    tokens: np.ndarray,
-    drawn: np.ndarray,
-    num: int,
-    slab: np.ndarray,
-    mixes: np.ndarray,
-    keep: bool,
-) -> None:
+def _tally(tokens: Array, drawn: Array, num: int, slab: Array, mixes: Array, keep: bool) -> None:
     """Add the topics of `num` sweeps of a document, word by word: each row of the slab enters the cache once."""
     for i in range(tokens.size):
         w = uint64(tokens[i])
@@ -191,10 +181,10 @@ def _tally(
 def sparse_documents(
     texts: Arrays,
     topics: Arrays,
-    z: np.ndarray,
+    z: Array,
     plan: tuple[int, int, bool],
-    slab: np.ndarray,
-    mixes: np.ndarray,
+    slab: Array,
+    mixes: Array,
     seed: Seed,
     first: int,
     last: int,

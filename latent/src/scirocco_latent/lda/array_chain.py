@@ -22,6 +22,8 @@ from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.streams import Rows
 from scirocco_latent.lda.topics import Arrays, normalise
 
+Array = np.ndarray
+
 _LEAST, _MOST = 1 << 14, 1 << 22
 """Tokens of a block: many, because starting a program takes as long as 200,000 tokens on a fast accelerator."""
 _ROUND = 1024
@@ -139,11 +141,11 @@ class BlockPasses:
         self.visits += int(self.blocks.starts[count])
         return count
 
-    def state(self) -> np.ndarray:
+    def state(self) -> Array:
         """The position in the sequence of passes."""
         return np.array([self.epoch, self.visits], np.int64)
 
-    def restore(self, state: np.ndarray) -> None:
+    def restore(self, state: Array) -> None:
         """Resume at a position."""
         self.epoch, self.visits = (int(number) for number in state)
 
@@ -172,7 +174,7 @@ class ArrayChain:
         self._allowed: dict[int, Any] = {}
         self._numbers = [jnp.uint32(number) for number in range(len(blocks))]
         self._last = self._numbers[0]
-        self._sent: tuple[np.ndarray, Any] = np.empty(0), None
+        self._sent: tuple[Array, Any] = np.empty(0), None
 
     @property
     def _width(self) -> int:
@@ -251,7 +253,7 @@ class ArrayChain:
         )
         self.draw((0, 0))
 
-    def _spread_alpha(self) -> np.ndarray:
+    def _spread_alpha(self) -> Array:
         """α, with zeros for unused places; while there are spare topics, the same total spread over all topics."""
         out = np.zeros(self._width, np.float32)
         spread = self.alpha if self.active == len(self.alpha) else self.alpha.sum() / self.active
@@ -273,7 +275,7 @@ class ArrayChain:
         table[:, : len(kept)] = np.asarray(self.counts)[:, kept]
         self.counts = jnp.asarray(table)
 
-    def _best(self) -> np.ndarray:
+    def _best(self) -> Array:
         """Topics to keep: those whose tokens occur together, as in `CollapsedChain`; larger topics get larger α."""
         blocks, wanted = self.blocks, self.settings.num_topics
         pairs = np.zeros(self._width)
@@ -313,23 +315,23 @@ class ArrayChain:
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+    def draw(self, seed: tuple[int, int]) -> Array:
         """ω_k | z ~ Dirichlet(β + n_k) for each topic, (topics, words)."""
         words = arrays.seed_words(seed)
         return np.array(arrays.topics(words, self.counts, np.float32(self.beta), self._kept()))
 
-    def mean(self, seed: tuple[int, int]) -> np.ndarray:
+    def mean(self, seed: tuple[int, int]) -> Array:
         """E[ω | z] = (β + n_wk) / (βV + n_k)."""
         counts = np.asarray(self.counts)[:, self._kept()]
         return normalise(np.array(counts.T + np.float32(self.beta), np.float32, order="C"))
 
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> Array:
         """Number of tokens of each topic."""
         totals = np.asarray(self.counts, np.int64).sum(axis=0)
         prior = 0 if self.guide is None else self.guide.totals(len(totals))
         return (totals - prior)[self._kept()]
 
-    def _kept(self) -> np.ndarray:
+    def _kept(self) -> Array:
         num_topics = self.settings.num_topics
         return np.arange(num_topics) if self.active == num_topics else self._best()
 

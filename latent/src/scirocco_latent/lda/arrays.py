@@ -158,12 +158,7 @@ def _swept(words: Array, weights: Array, tokens: Tokens, z: Array, alpha: Array,
 
 
 def _assigned(
-    words: Array,
-    eta: Array,
-    weights: Array,
-    tokens: Tokens,
-    num_topics: Array,
-    anyone: Array | None = None,
+    words: Array, eta: Array, weights: Array, tokens: Tokens, num_topics: Array, anyone: Array | None = None
 ) -> Array:
     """z with P(z = k) ∝ η_dk ω_kw; if all products underflow `anyone`, by default uniform over the topics."""
     width = weights.shape[1]

@@ -33,6 +33,8 @@ from scirocco_latent.lda.stochastic_chain import Counting, StochasticChain
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.topics import Arrays
 
+Array = np.ndarray
+
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
 _USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 150_000_000, 20, 400
@@ -144,17 +146,17 @@ class TopicChain(Chain):
         """Number of documents processed, divided by the number of all documents."""
         return self.batches.passes
 
-    def draw(self) -> np.ndarray:
+    def draw(self) -> Array:
         """A posterior draw of ω, (topics, words)."""
-        drawn: np.ndarray = self.engine.draw(self.words(TopicPurpose.DRAW))
+        drawn: Array = self.engine.draw(self.words(TopicPurpose.DRAW))
         return drawn
 
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Array:
         """With memory, E[ω | topics of all tokens], (topics, words), less noisy than a draw; without memory, a draw."""
-        mean: np.ndarray = self.engine.mean(self.words(TopicPurpose.DRAW))
+        mean: Array = self.engine.mean(self.words(TopicPurpose.DRAW))
         return mean
 
-    def hyper(self) -> dict[str, np.ndarray]:
+    def hyper(self) -> dict[str, Array]:
         """Current values of α and β, if they are learned."""
         out = {}
         if self.settings.learn_alpha:

@@ -18,6 +18,8 @@ from scirocco._extras import require
 from scirocco.data.formats.readers import is_sparse, reading
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+Array = np.ndarray
+
 Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
 """A vocabulary in any format of `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
@@ -28,7 +30,7 @@ _FILES = (
 )
 
 
-def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
+def check_counts(counts: Array, place: Callable[[int], str]) -> Array:
     """Convert counts to 64-bit integers; all must be integers from 0 to 2³¹ − 1, nothing is rounded or clipped.
 
     `place` describes the position of the entry with a given index.
@@ -53,13 +55,13 @@ def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
     return counts.astype(np.int64)
 
 
-def _refuse(bad: np.ndarray, counts: np.ndarray, place: Callable[[int], str], fix: str) -> None:
+def _refuse(bad: Array, counts: Array, place: Callable[[int], str], fix: str) -> None:
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidValueError(f"{place(first)} has the count {counts[first]:g}, {fix}")
 
 
-def check_words(words: np.ndarray, num_words: int | None, document: Callable[[int], str]) -> None:
+def check_words(words: Array, num_words: int | None, document: Callable[[int], str]) -> None:
     """Raise an error for word ids outside 0..num_words-1 (None: outside 32 bits), naming the document and the id."""
     bad = (words < 0) | (words >= (LARGEST if num_words is None else num_words))
     if bad.any():
@@ -206,7 +208,7 @@ def _read_uci(path: Path) -> Any:
                 f"{path} must start with three lines, the numbers of documents, words and entries; got {header}."
             )
         num_documents, num_words, num_entries = map(int, header)
-        parts: list[tuple[np.ndarray, ...]] = []
+        parts: list[tuple[Array, ...]] = []
         line = 4
         while lines := list(itertools.islice(file, _CHUNK_LINES)):
             rows = np.loadtxt(lines, np.float64, ndmin=2)
@@ -223,8 +225,8 @@ def _read_uci(path: Path) -> Any:
 
 
 def _checked_triples(
-    rows: np.ndarray, num_documents: int, num_words: int, path: Path, line: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows: Array, num_documents: int, num_words: int, path: Path, line: int
+) -> tuple[Array, Array, Array]:
     if rows.shape[1] != 3:
         raise InvalidValueError(
             f"line {line} of {path} has {rows.shape[1]} numbers; expected three: document, word, count."

@@ -17,6 +17,8 @@ from scirocco_latent.lda.langevin import CentredTopics
 from scirocco_latent.lda.settings import DEFAULT_STEP_SIZE, TopicSettings
 from scirocco_latent.lda.topics import Arrays, ControlledTopics, LazyTopics, ReferringTopics, Topics
 
+Array = np.ndarray
+
 SeedWords = Callable[[int], tuple[int, int]]
 LOGARITHMIC = ("sgld_natural", "sgld_cv")
 """Samplers whose θ is a logarithm."""
@@ -28,7 +30,7 @@ class Counting(Protocol):
     def prepare(self, delivery: Delivery) -> Any:
         """Convert documents to the input of `counts`; attribute `distinct` has their words."""
 
-    def counts(self, batch: Any, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: Any, weights: Array, seed: tuple[int, int]) -> Array:
         """Counts of the words of the batch in the topics, (words, topics), float32."""
 
 
@@ -97,15 +99,15 @@ class StochasticChain:
         if self.settings.by_arrays:
             self.counting = _counting(num_words, self.settings)
 
-    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+    def draw(self, seed: tuple[int, int]) -> Array:
         """Current ω, (topics, words)."""
         return self.topics.draw(seed)
 
-    def mean(self, seed: tuple[int, int]) -> np.ndarray:
+    def mean(self, seed: tuple[int, int]) -> Array:
         """A draw: no better point estimate is available."""
         return self.topics.draw(seed)
 
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> Array:
         """Sums of θ over the words: given n_k tokens of a topic, about βV + n_k."""
         theta = self.topics.state()["theta"]
         if self.settings.sampler in LOGARITHMIC:
@@ -150,14 +152,14 @@ class Here:
         """Documents as tokens."""
         return local.from_counts(*delivery.rows, delivery.documents)
 
-    def counts(self, batch: local.TokenBatch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: local.TokenBatch, weights: Array, seed: tuple[int, int]) -> Array:
         """Counts (words, topics), float32."""
         return swept(batch, weights, self.settings, seed, self.settings.num_threads).counts
 
 
 def swept(
     batch: local.TokenBatch,
-    weights: np.ndarray,
+    weights: Array,
     settings: TopicSettings,
     seed: tuple[int, int],
     num_threads: int | None,
@@ -231,7 +233,7 @@ class StepLengths:
         self.seen = np.zeros(3)
         """Number of batches; sums over them of the tokens per document, and of the largest count n_kw per document."""
 
-    def time(self, number: int, counts: np.ndarray, num_documents: int, total: int) -> float:
+    def time(self, number: int, counts: Array, num_documents: int, total: int) -> float:
         """Step size of step `number`, given the counts of a batch of `num_documents` from a corpus of `total`."""
         if self.given is not None:
             first = number * self.together
