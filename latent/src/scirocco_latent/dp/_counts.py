@@ -23,7 +23,7 @@ from scirocco_latent.dp._common import Arrays
 Array = np.ndarray
 
 TOGETHER = 16  # factors that are multiplied before magnitudes are checked: 10⁹ to this power is a double
-_SMALL = 1e-100
+_SMALL = 1e-100  # weights below are scaled up before they underflow
 LONG = 48  # longer rows use logarithms: in fewer events a cluster cannot make up a factor of 10⁻³⁰⁰
 
 
@@ -160,7 +160,7 @@ def evidence(clusters: Arrays, k: int) -> float:
 # `parameters` are those variables, (categories, clusters), and their normalised probabilities.
 
 
-_FLOOR = 1e-300
+_FLOOR = 1e-300  # avoids log 0 and division by 0
 
 
 @called

@@ -26,7 +26,7 @@ from scirocco_latent.dp._common import Arrays
 Array = np.ndarray
 
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken
-_HALF_LOG_PI = 0.5 * math.log(math.pi)
+_HALF_LOG_PI = 0.5 * math.log(math.pi)  # of the Student density
 
 
 @inlined

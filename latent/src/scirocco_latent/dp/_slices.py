@@ -19,9 +19,9 @@ from scirocco_latent.dp._families import advance, born, clear, move, rescale, se
 
 Array = np.ndarray
 
-VECTOR = 8
+VECTOR = 8  # components that are tried together
 BLOCK = 256  # rows with one stream of random numbers: changing it changes the draws
-_FLOOR = 1e-300
+_FLOOR = 1e-300  # avoids log 0 and division by 0
 
 
 @kept

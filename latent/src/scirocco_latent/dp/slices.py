@@ -38,9 +38,8 @@ from scirocco_latent.dp.settings import Gamma, MixtureSettings
 if TYPE_CHECKING:
     from scirocco_latent.dp.sharded import LabelShards
 
-_METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
-_TOO_MANY = 1 << 16
+_TOO_MANY = 1 << 16  # components: the step size is too long
 
 
 class Slices(MixtureChain):
@@ -170,7 +169,7 @@ class Slices(MixtureChain):
     ) -> None:
         """Move the parameters given labels."""
         num, coordinates = self.num, self.family.width
-        if self.keeps and how[0] != _METHODS["gibbs"]:
+        if self.keeps and how[0] != tables.METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
         given = (
             *(self.data, self.parameters, self._batch, scale, reference, reference_scale),
@@ -186,8 +185,8 @@ class Slices(MixtureChain):
     def _method(self, sizes: StepSizes | None) -> tuple[int, float]:
         """Method and step size; without a step size, an exact draw."""
         if sizes is None:
-            return _METHODS["gibbs"], 1.0
-        return _METHODS[self.settings.sampler], sizes(self.step)
+            return tables.METHODS["gibbs"], 1.0
+        return tables.METHODS[self.settings.sampler], sizes(self.step)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
         if self._labelling is None:
@@ -264,7 +263,7 @@ class Slices(MixtureChain):
 # -- step sizes on the host
 
 
-_AHEAD = 1024
+_AHEAD = 1024  # step sizes that are computed together
 
 
 class StepSizes:

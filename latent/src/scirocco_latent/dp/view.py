@@ -17,6 +17,7 @@ from scirocco_latent.dp.results import Cluster
 Profile = tuple[list[str], list[Html], tuple[str, str, str]]
 """Column names, the rows of a table, and its headings."""
 
+# probability of intervals; most clusters, columns and rows of a forest plot that are shown
 _INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
 
 

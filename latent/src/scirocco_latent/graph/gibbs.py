@@ -23,7 +23,7 @@ from scipy.special import betaln, gammaln
 from scirocco.models._core.chain import BlockPurpose, Chain
 from scirocco_latent.graph.edges import Array, EdgeGraph
 
-_LEAST = 1e-300
+_LEAST = 1e-300  # avoids log 0
 _RUN = 64  # nodes in a row of memory
 _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
 

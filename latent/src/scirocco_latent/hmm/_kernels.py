@@ -20,9 +20,9 @@ from scirocco.diffusions.host._random import cached_for, called, inlined, stream
 
 Array = np.ndarray
 
-TABLE, NORMAL, POISSON, DENSE = 0, 1, 2, 3
+TABLE, NORMAL, POISSON, DENSE = 0, 1, 2, 3  # kinds of emissions
 UNSET = -1  # a state that has not been drawn yet
-_SMALL, _BLOCK = 1e-150, 1024
+_SMALL, _BLOCK = 1e-150, 1024  # weights below are scaled up; observations of which filters are kept
 
 kept = cached_for(__file__)
 Data = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -27,7 +27,7 @@ from scirocco_latent.hmm.results import StateResults, in_one_order
 from scirocco_latent.hmm.series import Array, SeriesData, SeriesLike, read
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
-_MOST_STARTS = 1_000
+_MOST_STARTS = 1_000  # more is a mistake
 PRESETS: dict[str, dict[str, Any]] = {
     "baker2018": {"sampler": "scir", "step_size": schedules.polynomial(0.5, 10.0, 0.33)},
     "barile2024": {"sampler": "scir_cv", "step_size": schedules.polynomial(1.0, 1000.0, 0.33)},

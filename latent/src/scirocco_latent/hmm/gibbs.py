@@ -26,6 +26,7 @@ from scirocco_latent.hmm.series import Array
 PIECE = 8192
 """Observations in a piece: its densities and filters fit in a fast cache."""
 _STREAMS = 16  # purposes of random numbers in a step
+# observations of short chains, the length of their pieces, sweeps of all and of the best
 _START_ROWS, _START_PIECE, _START_SWEEPS = 10_000, 1_000, (12, 30)
 _LEAST = 1e-100  # of a transition probability: the filter divides by sums of them
 

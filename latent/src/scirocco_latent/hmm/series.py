@@ -16,7 +16,7 @@ from scirocco.data.values import Series as Column
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.files import read_table
 
-_MOST_COUNT = 2**53
+_MOST_COUNT = 2**53  # whole numbers up to here are exact in double precision
 
 
 def labels(values: Array) -> tuple[Array, Array]:

@@ -25,9 +25,10 @@ from scirocco_latent.lda.word_groups import LANES
 
 Array = np.ndarray
 
-_INT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+_INT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()  # types of the generated code
+# vectors of them
 _SINGLES, _DOUBLES, _INTS = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _DOUBLE, _INT))
-_ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)
+_ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)  # the first sums
 
 Code = tuple[Any, Callable[..., Any]]
 

@@ -21,8 +21,9 @@ from scirocco.diffusions.host._variates import gamma
 Array = np.ndarray
 
 kept = cached_for(__file__)
+# Newton steps to a mode, the longest, and the change that ends them
 _NEWTON, _LARGEST_STEP, _CLOSE = 12, 2.0, 1e-3
-_MOST_TURNS = 200
+_MOST_TURNS = 200  # of a slice sampler
 _FREEDOM = 6.0  # of the t distribution
 
 

@@ -12,7 +12,7 @@ from scirocco.errors import InvalidValueError
 Array = np.ndarray
 
 MEASURES = ("hellinger", "jensen_shannon", "cosine")
-_BLOCK_WORDS = 4_096
+_BLOCK_WORDS = 4_096  # words that are compared together, to save memory
 
 
 def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> Array:

@@ -26,8 +26,8 @@ Array = np.ndarray
 
 _LEAST, _MOST = 1 << 14, 1 << 22
 """Tokens of a block: many, because starting a program takes as long as 200,000 tokens on a fast accelerator."""
-_ROUND = 1024
-_SHARE = 0.5
+_ROUND = 1024  # tokens: block sizes are multiples, so that few are compiled
+_SHARE = 0.5  # of the memory of the device that a corpus may take
 
 
 class DocumentBlocks:

@@ -26,7 +26,7 @@ from scirocco.diffusions._rounds import uniforms
 from scirocco.diffusions.variates import gamma_attempts
 from scirocco.types import Array
 
-_LANES = 16
+_LANES = 16  # topics side by side
 _ETA, _TOPIC, _THETA, _BLOCK, _ANY = 1, 2, 3, 4, 5  # purposes of random words
 
 

@@ -16,7 +16,7 @@ from scirocco_latent.lda.readers import Vocabulary, read_vocabulary
 Array = np.ndarray
 
 MEASURES = ("npmi", "umass")
-_CHUNK_DOCUMENTS = 1 << 13
+_CHUNK_DOCUMENTS = 1 << 13  # documents at a time
 
 
 def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") -> Array:

@@ -20,9 +20,9 @@ from scirocco_latent.lda.topics import Arrays, normalise
 from scirocco_latent.lda.word_groups import LANES, Block, GroupLayout, WordGroups, num_groups
 
 SeedWords = Callable[[int], tuple[int, int]]
-_UNSEEN = -1
-_PIECE = 1 << 12
-_AGEING_PASSES = 2
+_UNSEEN = -1  # a token without a topic
+_PIECE = 1 << 12  # documents or words at a time, to save memory
+_AGEING_PASSES = 2  # first passes, in which partial sums age fast
 _MOST_DENSE = 512  # topics, up to which the weights of all of them are computed for each token
 _KEPT_TOKENS = 1 << 22  # of a batch with all documents, whose arrangement is kept
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 log = logging.getLogger("scirocco")
-_CHUNK_DOCUMENTS = 1 << 14
+_CHUNK_DOCUMENTS = 1 << 14  # documents that are checked together
 _MOST_TOKENS = 10_000_000
 """Of a document: all of Wikipedia's have fewer, and each token is drawn one by one."""
 _FORMS = (

@@ -182,8 +182,8 @@ Batches = CorpusBatches | StreamBatches
 # -- growth: a chain first finds topics in a few documents, then adds the others
 
 
-_TOKENS_A_TOPIC = 3200
-_FACTOR = 3
+_TOKENS_A_TOPIC = 3200  # of the first stage
+_FACTOR = 3  # from one stage to the next
 _PASSES = (50, 12, 6)  # over the first, the second and later stages
 _LAST_PASSES = 3  # over all documents, with spare topics
 _ARRAY_PASSES, _LAST_ARRAY_PASSES = (200, 40, 15), 5  # whole-array passes need more, and are cheap
@@ -218,7 +218,7 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int, by_ar
 
 START_GROWTH, START_PASSES = 15, 45
 """Passes of a short run with spare topics, and all of its passes."""
-_START_TOKENS, _MOST_STARTS = 8_000_000, 8
+_START_TOKENS, _MOST_STARTS = 8_000_000, 8  # token-samples of all short runs; most of them
 
 
 def automatic_starts(num_tokens: int) -> int:

@@ -27,8 +27,8 @@ from scirocco_latent.lda.topics import Arrays
 
 Array = np.ndarray
 
-_SEED = 23
-_SMOOTHED = 0.1
+_SEED = 23  # the same seed gives unrelated numbers to different functions
+_SMOOTHED = 0.1  # added to counts of words at the start
 PRIORS = {"spread": (1.0, 4.0), "drift": (1.0, 0.02)}
 """Shape and rate of the Gamma priors of 1/τ² and 1/σ²."""
 _GOAL = 0.4

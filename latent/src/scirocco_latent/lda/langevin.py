@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 METHODS = ("sgrld", "sgrhmc", "sghmc", "sgld", "sgld_natural", "sgld_cv")
+# options of each sampler and their defaults
 _OPTIONS: dict[str, dict[str, float]] = {
     "sgrld": {},
     "sgrhmc": {"friction": 100.0},

@@ -22,7 +22,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 _GIBBS = 11  # the same seed gives unrelated numbers to different functions
 _FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured with benchmarks/lda_local.py
 _FEW_DRAWS = 20_000  # too few for a thread: about a millisecond of work
-_UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}
+_UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}  # a token without a topic
 
 
 class LocalCounts(NamedTuple):

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 
+# panels in all and in a row; names and ticks on an axis
 _MOST, _ACROSS, _MOST_NAMES, _FEW_TICKS = 12, 4, 15, 6
-_LONGEST = 18
+_LONGEST = 18  # characters of a name
 _ORDERED = "iufM"
 """Kinds of arrays whose values are places on an axis: numbers and dates."""
 

@@ -21,10 +21,10 @@ from scirocco_latent.lda.streams import Rows
 
 Array = np.ndarray
 
-_PIECE = 4096
+_PIECE = 4096  # documents at a time
 _REPEATS, _APART = 10, 3
 """Draws of η for each draw of ω, and sweeps between two of them if they follow each other."""
-_WORDS_AT_ONCE = 1 << 16
+_WORDS_AT_ONCE = 1 << 16  # to save memory
 
 
 class FoldIn(NamedTuple):
@@ -199,7 +199,7 @@ def document_scores(seen: Rows, hidden: Rows, draws: Iterable[Array], how: FoldI
 # -- held-out documents, scored while the others are fitted
 
 
-DEFAULT_SHARE = 0.01
+DEFAULT_SHARE = 0.01  # of the documents that are held out
 
 
 class PartSource:

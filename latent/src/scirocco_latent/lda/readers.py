@@ -23,7 +23,7 @@ Array = np.ndarray
 Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
 """A vocabulary in any format of `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
-_CHUNK_LINES = 1 << 20
+_CHUNK_LINES = 1 << 20  # lines at a time
 _FILES = (
     "a folder made by sc.data.convert, a UCI bag-of-words file (docword.*.txt), a Matrix Market file (.mtx), both "
     "also compressed (.gz), or a matrix saved by scipy.sparse.save_npz"

@@ -25,7 +25,7 @@ EXTENSIBLE = ("scir", "scir_cv")
 ON_ARRAYS = ("scir", "gibbs", "scir_cv")
 """Samplers that have array programs."""
 MEMORIES = ("auto", "documents", "none")
-_SPARE = 0.2
+_SPARE = 0.2  # spare topics per topic
 DEFAULT_BATCH = 500
 """Documents per batch of chains without memory, and of "scir"."""
 _BATCH_TOKENS = (

@@ -17,7 +17,7 @@ Array = np.ndarray
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Some documents in compressed sparse rows: `indptr` (int64), `words` (int32) and `counts` (int32)."""
 
-_NO_NUMBERS = np.empty(0, np.int64)
+_NO_NUMBERS = np.empty(0, np.int64)  # an empty document
 _FORMS = "a list of words, a list of (word id, count) pairs, or a dict {word: count}"
 
 

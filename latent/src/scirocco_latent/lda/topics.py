@@ -17,7 +17,7 @@ from scirocco.simplex.lazy import LazySCIR
 Array = np.ndarray
 
 Arrays = dict[str, np.ndarray]
-_PIECE = 1 << 12
+_PIECE = 1 << 12  # words at a time, to save memory
 
 
 class Topics(abc.ABC):
