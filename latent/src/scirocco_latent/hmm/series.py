@@ -176,7 +176,7 @@ def _several(parts: list[Any]) -> SeriesData:
     widths = {array.shape[1:] for array in arrays}
     if len(widths) > 1:
         raise InvalidValueError(
-            f"all series must have the same columns, got the shapes {_some([a.shape for a in arrays])}."
+            f"all series must have the same columns, got the shapes {some([a.shape for a in arrays])}."
         )
     kinds = {"number" if array.dtype.kind in "biuf" else "label" for array in arrays}
     if len(kinds) > 1:
@@ -211,7 +211,7 @@ def _table(table: Mapping[Any, Any], by: Any) -> SeriesData:
     names, length = list(table), len(next(iter(table.values()), ()))
     ids = None
     if isinstance(by, str) and by not in names:
-        raise InvalidValueError(f"`by`={by!r} is not a column of the table. It has {_some(names)}.")
+        raise InvalidValueError(f"`by`={by!r} is not a column of the table. It has {some(names)}.")
     if isinstance(by, str):
         ids = _ids(table[by], length)
         names.remove(by)
@@ -302,8 +302,3 @@ def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> Series
     rows = np.argsort(number, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(first)))])
     return SeriesData(values[rows], bounds, rows, False, names)
-
-
-def _some(things: list[Any]) -> str:
-    shown = ", ".join(str(thing) for thing in things[:5])
-    return shown + (", ..." if len(things) > 5 else "")
