@@ -33,14 +33,8 @@ _SHARE = 0.5  # of the memory of the device that a corpus may take
 class DocumentBlocks:
     """The documents in random order, cut into blocks of about equal numbers of tokens.
 
-    Parameters
-    ----------
-    corpus
-        The corpus. It is put on the device if it fits into half of its memory; otherwise each pass reads it again.
-    seed
-        Determines the order.
-    growth
-        Stages of the chains: the first documents should fill whole blocks.
+    The corpus is put on the device if it fits into half of its memory; otherwise each pass reads it again. With a
+    growth, the first documents should fill whole blocks.
     """
 
     def __init__(self, corpus: Corpus, seed: int, growth: Growth = ()):

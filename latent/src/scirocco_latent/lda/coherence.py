@@ -29,21 +29,8 @@ def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") ->
     - umass: log[(D(v, w) + 1) / D(v)], v the word with the higher rank (Mimno et al. 2011, who sum over pairs
       instead). Pairs whose v is in no document are ignored; a topic without other pairs is NaN.
 
-    Makes one pass over the corpus in chunks; memory grows with the square of the number of distinct top words.
-
-    Parameters
-    ----------
-    top_words
-        Word ids (topics × words), most probable first, (K, n) with n >= 2.
-    corpus
-        A `Corpus`, or any input of `as_corpus`.
-    measure
-        "npmi" or "umass".
-
-    Returns
-    -------
-    numpy.ndarray
-        (K,), higher is better.
+    `top_words` are word ids (topics, n), most probable first. One pass over the corpus in chunks; memory grows with the
+    square of the number of distinct top words.
 
     Examples
     --------
@@ -141,19 +128,6 @@ def to_pyldavis(
 
     pyLDAvis divides by the lengths of documents and the frequencies of words, so documents without tokens and words
     that never occur are removed here.
-
-    Parameters
-    ----------
-    components
-        Weights >= 0 of any scale (topics × words), (K, V).
-    doc_topic
-        Weights >= 0 of any scale (documents × topics), (D, K).
-    doc_lengths
-        Number of tokens of each document, (D,).
-    vocabulary
-        The V words, as for `as_corpus`.
-    term_frequency
-        Number of tokens of each word, (V,).
 
     Examples
     --------

@@ -54,20 +54,8 @@ def begin(
 ) -> Topics:
     """Topics at the start of a chain: θ (natural: e^θ) ~ Gamma(1, 1) as in the papers' code, momenta N(0, 1).
 
-    Parameters
-    ----------
-    method
-        One of `METHODS`; each class documents its update and target distribution.
-    num_words, num_topics
-        V and K.
-    beta
-        β > 0 of the Dirichlet prior of a topic's words.
-    seed
-        Seed of this chain.
-    threads
-        Number of threads for initialisation; None: all cores.
-    options
-        `friction` for "sghmc" and "sgrhmc"; `optimise_steps` for "sgld_cv".
+    The class of each of `METHODS` documents its update and target distribution. Options are `friction` of "sghmc" and
+    "sgrhmc", `optimise_steps` of "sgld_cv".
 
     Examples
     --------

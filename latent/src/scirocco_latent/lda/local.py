@@ -65,38 +65,14 @@ def gibbs(
     mixtures integrated out; the results are means over the sweeps after the burn-in. A token costs O(K) in the dense
     kernel, and in the sparse one O(topics in the document), plus K/8 comparisons when its topic is drawn from α_k ω_kw.
 
-    Parameters
-    ----------
-    seed
-        A non-negative int or a pair of ints, different for each call. The draws of a document depend on the seed, its
-        number and its tokens, but not on the number of threads or the rest of the batch.
-    batch
-        From `from_counts`. Documents may be empty.
-    weights
-        (words, topics): row i has ω_kw of the word `batch.distinct[i]`, up to a constant factor. A row of zeros carries
-        no information about the topic.
-    alpha
-        α > 0: a number, or one per topic.
-    sweeps, burn_in
-        Total number of sweeps, and the number of initial ones that are discarded; burn_in < sweeps.
-    z
-        int32 or uint16, (tokens,): initial topics, replaced by those of the last sweep; -1 (65535) for none. A token
-        without a topic gets one in the first sweep, given the tokens that already have one.
-    keep_documents
-        Also return the documents' topics.
-    num_threads
-        Number of threads; default: all cores.
-    kernel
-        "sparse", "dense", or "auto": depends on the number of topics.
-    whole
-        Return the counts as integer sums over the sweeps after the burn-in, which can be added to those of other
-        documents in any order.
-
-    Returns
-    -------
-    Local
-        The memory needed in addition is 4 bytes per word, topic and thread (8 where sums need them), and half a byte
-        more with the sparse kernel.
+    `seed` is different for each call. The draws of a document depend on the seed, its number and its tokens, but not on
+    the number of threads or the rest of the batch. Row i of `weights` (words, topics) has ω_kw of the word
+    `batch.distinct[i]`, up to a constant factor; a row of zeros carries no information about the topic. `z` (int32 or
+    uint16) are initial topics of the tokens, replaced by those of the last sweep; -1 (65535) for none: such a token
+    gets one in the first sweep, given the tokens that already have one. `kernel` is "sparse", "dense", or "auto": by
+    the number of topics. `whole` returns integer sums, which can be added to those of other documents in any order. The
+    memory needed in addition is 4 bytes per word, topic and thread (8 where sums need them), and half a byte more with
+    the sparse kernel.
 
     Examples
     --------
@@ -286,17 +262,8 @@ def from_counts(
     Document d has the words `words[indptr[d]:indptr[d + 1]]`, with the counts at the same positions of `counts`. Takes
     time proportional to the number of tokens, and one byte for each word number up to the largest.
 
-    Parameters
-    ----------
-    indptr
-        (documents + 1,): offsets of the documents, as in `scipy.sparse.csr_array`.
-    words
-        Word numbers, >= 0.
-    counts
-        Whole numbers >= 0, of any type. A count of 0 gives no token.
-    documents
-        Numbers >= 0 of the documents, for their random streams; default 0, 1, 2, ... A document with the same number
-        has the same stream in any batch.
+    `documents` are numbers >= 0, for the random streams of the documents: by default 0, 1, 2, ... A document with the
+    same number has the same stream in any batch.
 
     Examples
     --------

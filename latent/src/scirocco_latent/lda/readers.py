@@ -80,11 +80,8 @@ def check_words(words: Array, num_words: int | None, document: Callable[[int], s
 def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | None]:
     """The words in the order of their ids, and their number; None for what is not known.
 
-    Parameters
-    ----------
-    vocabulary
-        None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
-        `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
+    From None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
+    `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
 
     Examples
     --------

@@ -205,19 +205,10 @@ _PRIOR = 10.0  # about the largest e^θ among thousands at the start
 
 
 class StepLengths:
-    """The step sizes of one chain.
+    """The step sizes of one chain: a schedule in the units of the sampler, or (None) chosen for the corpus.
 
-    Parameters
-    ----------
-    sampler
-        Name of the sampler.
-    given
-        A schedule in the units of the sampler. None: chosen for the corpus (samplers of `langevin`).
-    num_words, num_topics
-        V and K.
-    together
-        Number of steps of the schedule per batch. Given the counts, steps of the CIR process are exactly equivalent to
-        one step of their total length, which is made instead.
+    `together` is the number of steps of the schedule per batch. Given the counts, steps of the CIR process are exactly
+    equivalent to one step of their total length, which is made instead.
     """
 
     def __init__(
