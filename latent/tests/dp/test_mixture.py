@@ -391,7 +391,7 @@ def test_long_rows_find_their_cluster(sampler: str, seed: int) -> None:
 
 def test_long_rows_are_labelled_by_their_whole_length(seed: int) -> None:
     """Of two components the second is behind by 10⁻⁴⁰⁰ in the first columns, and ahead by 10⁴⁰⁰ in the end."""
-    from scirocco_latent.dp.compiled import row_kernels
+    from scirocco_latent.dp.chain import row_kernels
 
     shares = np.full((40, 2), 1.0)
     shares[:20, 1], shares[20:, 0] = 1e-5, 1e-5
@@ -407,7 +407,7 @@ def test_long_rows_are_labelled_by_their_whole_length(seed: int) -> None:
 
 def test_long_rows_have_the_weights_of_logarithms(seed: int) -> None:
     from scirocco_latent.dp._counts import weigh
-    from scirocco_latent.dp.compiled import collapsed_kernels
+    from scirocco_latent.dp.chain import collapsed_kernels
 
     rng = np.random.default_rng(seed)
     family = Multinomial(0.3).resolve(np.ones((1, 50), int))

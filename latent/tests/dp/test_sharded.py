@@ -15,7 +15,7 @@ pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster
 from scirocco.cluster.client import local as local_cluster
 from scirocco.errors import InvalidValueError
 from scirocco_latent.dp import DPMixture, Gaussian, Multinomial
-from scirocco_latent.dp.compiled import row_kernels
+from scirocco_latent.dp.chain import row_kernels
 
 pytestmark = pytest.mark.process
 

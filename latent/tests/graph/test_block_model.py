@@ -14,7 +14,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 pytest.importorskip("numba", reason="block models need numba (the extra `compiled`)")
 
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.results import in_one_order
+from scirocco_latent.graph.results import blocks_in_one_order
 
 pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")]
 
@@ -227,6 +227,6 @@ def test_labels_do_not_matter():
         other["blocks"][place] = np.argsort(order)[z[place]]
         other["shares"][place] = raw["shares"][place][order]
         other["block_matrix"][place] = raw["block_matrix"][place][order][:, order]
-    found = in_one_order(other)
+    found = blocks_in_one_order(other)
     for name, values in raw.items():
         np.testing.assert_array_equal(found[name], values)

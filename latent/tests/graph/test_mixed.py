@@ -15,7 +15,6 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco_latent.graph.edges import read
 from scirocco_latent.graph.gibbs import BlockPrior, network
-from scirocco_latent.graph.memberships import in_one_order
 from scirocco_latent.graph.poisson_chains import (
     GradientMethod,
     LangevinChain,
@@ -23,6 +22,7 @@ from scirocco_latent.graph.poisson_chains import (
     PoissonPrior,
     units,
 )
+from scirocco_latent.graph.results import communities_in_one_order
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
 EDGES = [(0, 1, 2), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
@@ -289,5 +289,5 @@ def test_bad_settings_are_refused_and_labels_do_not_matter():
         order = rng.permutation(3)
         other["weights"][place] = raw["weights"][place][:, order]
         other["shares"][place] = raw["shares"][place][order]
-    for name, values in in_one_order(other).items():
+    for name, values in communities_in_one_order(other).items():
         np.testing.assert_array_equal(values, raw[name])

@@ -87,8 +87,6 @@ def test_perplexity_by_hand():
         {"memory": "none"},
         {"sampler": "scir_cv"},
         {"sampler": "sgrld", "step_size": 0.02},
-        {"local": "cvb0"},
-        {"local": "parallel"},
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )

@@ -86,11 +86,10 @@ def test_draws_are_those_of_one_process(client, num_shards):
         (30, {"sampler": "scir_cv", "refresh_every": 3, "refresh_size": 60}),
         (30, {"sampler": "sgrld"}),
         (30, {"sampler": "sgld_cv", "refresh_every": 3}),
-        (30, {"local": "cvb0"}),
         (30, {"num_chains": 2}),
         (30, {"steps_per_exchange": 3}),
     ],
-    ids=["dense", "scir_cv", "sgrld", "sgld_cv", "cvb0", "chains", "exchange"],
+    ids=["dense", "scir_cv", "sgrld", "sgld_cv", "chains", "exchange"],
 )
 def test_every_method_without_memory_can_be_shared_out(client, num_topics, changes):
     changes = dict(changes)
@@ -268,7 +267,6 @@ def test_a_schedule_is_gone_through_as_fast(seed):
     [
         ({"memory": "documents"}, {}, "are not available"),
         ({"sampler": "gibbs"}, {}, "are not available"),
-        ({"local": "parallel"}, {}, "document by document"),
         ({"sampler": "sgrld"}, {"steps_per_exchange": 2}, "Euler steps"),
         ({}, {"num_shards": 0}, "num_shards"),
         ({}, {"steps_per_exchange": 0}, "steps_per_exchange"),

@@ -23,7 +23,7 @@ from scirocco.cli._models import (
 )
 
 hmm_app = typer.Typer(
-    help="Hidden Markov models of one or more series.\n\nExample: scirocco hmm fit series.csv --states 3 --out run",
+    help="Hidden Markov models of one or more series.\n\nExample: scirocco hmm fit series.csv --states 3 --out run"
 )
 _TABLE = typer.Argument(
     help="A table with one row per time: CSV, TSV, text, Parquet, Arrow or .npy.",
@@ -40,8 +40,7 @@ def fit(
     data: Annotated[Path, _TABLE],
     states: Annotated[int, typer.Option("--states", min=1, help="Number of states.")] = 2,
     emissions: Annotated[
-        str,
-        typer.Option("--emissions", help="gaussian, poisson (counts), categorical (labels), or auto."),
+        str, typer.Option("--emissions", help="gaussian, poisson (counts), categorical (labels), or auto.")
     ] = "auto",
     columns: Annotated[str | None, _COLUMNS] = None,
     by: Annotated[str | None, _BY] = None,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Model = StochasticBlockModel | MixedMembership
 
 network_app = typer.Typer(
-    help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run",
+    help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run"
 )
 _EDGES = "CSV, TSV, text, Parquet, Arrow or .npy: source, target, and a third column if edges have weights."
 _COLUMNS = typer.Option(
@@ -150,9 +150,7 @@ def shown(
 
 @predict_command(network_app, "network")
 def predicted(
-    opened: Opened,
-    pairs: Annotated[Path, _PAIRS],
-    columns: Annotated[str | None, _COLUMNS] = None,
+    opened: Opened, pairs: Annotated[Path, _PAIRS], columns: Annotated[str | None, _COLUMNS] = None
 ) -> Predicted:
     """Write the probability of an edge of every pair, and that both nodes are in the same block.
 

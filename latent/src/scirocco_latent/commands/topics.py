@@ -20,7 +20,7 @@ _NAMES = ("mean", "low", "high")
 topics_app = typer.Typer(
     help="Topic models with a posterior: every word of every topic has a credible interval.\n\n"
     "Example: scirocco topics fit, which fits twenty topics to the docstrings of the installed scientific packages, in "
-    "under a minute.",
+    "under a minute."
 )
 
 _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN", show_default=False)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from scirocco_latent.lda.estimator import LDA
     from scirocco_latent.lda.tokeniser import Tokeniser
 
+# settings of a fit without a corpus, on the texts that come with the package
 _EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
-_MOST_SHOWN, _WORDS_SHOWN = 20, 6
+_MOST_SHOWN, _WORDS_SHOWN = 20, 6  # topics and words that are printed after a fit
 
 
 class Words(NamedTuple):

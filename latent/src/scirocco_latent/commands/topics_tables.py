@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scirocco.models import LDA
     from scirocco_latent.lda.describing import Topic, TopicComparison, Word
 
-_BAR = 30
+_BAR = 30  # characters of the picture of an interval
 _AGREED = 1.1  # R-hat
 
 

@@ -32,7 +32,7 @@ from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import CountRows, Rows
 from scirocco_latent.dp.settings import Gamma, MixtureSettings
 
-_TOO_MANY = 1 << 16
+_TOO_MANY = 1 << 16  # components: the concentration has diverged
 _AT_ONCE = 1 << 26
 """Numbers of the largest arrays (rows x components) of a step."""
 _LOOK = 1_024

@@ -11,10 +11,38 @@ import numpy as np
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import SciroccoWarning
 from scirocco.models._core.chain import Arrays, Chain, MixturePurpose, Spec
-from scirocco_latent.dp.compiled import order_kernels
 from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, RealRows, Rows
 from scirocco_latent.dp.settings import MixtureSettings, first_concentration
+
+
+def collapsed_kernels() -> Any:
+    """Kernels of the collapsed sampler."""
+    from scirocco_latent.dp import _collapsed
+
+    return _collapsed
+
+
+def slice_kernels() -> Any:
+    """Kernels of the slice sampler."""
+    from scirocco_latent.dp import _slices
+
+    return _slices
+
+
+def row_kernels(kind: str) -> Any:
+    """`sweep`, `tally` and `allocate`, the loops over rows of a family."""
+    from scirocco_latent.dp import _counts_rows, _normal_rows
+
+    return _counts_rows if kind == "multinomial" else _normal_rows
+
+
+def order_kernels() -> Any:
+    """Kernels of random row orders."""
+    from scirocco_latent.dp import _common
+
+    return _common
+
 
 _CHUNK = 16
 """Neighbours that stay together in batches: their labels fill one cache line."""

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from scirocco.models._core.chain import MixturePurpose
-from scirocco_latent.dp.chain import MixtureChain
-from scirocco_latent.dp.compiled import collapsed_kernels as kernels
-from scirocco_latent.dp.compiled import row_kernels
+from scirocco_latent.dp.chain import MixtureChain, row_kernels
+from scirocco_latent.dp.chain import collapsed_kernels as kernels
 from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
 from scirocco_latent.dp.settings import MixtureSettings, given_partition

@@ -22,8 +22,8 @@ from scirocco_latent.dp.rows import (
     real_rows,
 )
 
-_TINY = 1e-300
-_MUCH = 1e8
+_TINY = 1e-300  # avoids log 0
+_MUCH = 1e8  # of the Dirichlet prior: with more, all clusters are uniform
 
 
 class BaseMeasure(Protocol[RowsT]):

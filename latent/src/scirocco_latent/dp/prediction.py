@@ -60,7 +60,7 @@ def memberships(family: BaseMeasure[RowsT], rows: RowsT, draw: dict[str, Array])
 # with p the membership probabilities of those rows. Rows of A sum to one, so that probabilities stay probabilities.
 
 
-_FEW = 3.0
+_FEW = 3.0  # rows of a cluster that are too few to translate it by them
 
 
 class ReferenceDraw(NamedTuple):

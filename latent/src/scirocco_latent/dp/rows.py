@@ -13,8 +13,8 @@ from scirocco.models.inputs.tables import numbers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_FITS = 2**31 - 1
-_HUGE = 1e150
+_FITS = 2**31 - 1  # largest sum of counts in the kernels' integers
+_HUGE = 1e150  # squares of larger numbers overflow
 
 
 class CountRows(NamedTuple):

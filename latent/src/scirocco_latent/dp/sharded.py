@@ -25,7 +25,7 @@ from scirocco.cluster.rounds import Workers, folder_for, opened, refuse_shards_a
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource, write_folder
 from scirocco.errors import InvalidValueError
-from scirocco_latent.dp.compiled import row_kernels, slice_kernels
+from scirocco_latent.dp.chain import row_kernels, slice_kernels
 from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, CountRows, Rows
 

@@ -29,9 +29,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import MixturePurpose
 from scirocco.samplers.schedules import Schedule
 from scirocco.simplex import tables
-from scirocco_latent.dp.chain import MixtureChain
-from scirocco_latent.dp.compiled import collapsed_kernels, row_kernels
-from scirocco_latent.dp.compiled import slice_kernels as kernels
+from scirocco_latent.dp.chain import MixtureChain, collapsed_kernels, row_kernels
+from scirocco_latent.dp.chain import slice_kernels as kernels
 from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
 from scirocco_latent.dp.settings import Gamma, MixtureSettings
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from scirocco_latent.dp.sharded import LabelShards
 
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
-_TOO_MANY = 1 << 16
+_TOO_MANY = 1 << 16  # components: the step size is too long
 
 
 class Slices(MixtureChain):
@@ -264,7 +263,7 @@ class Slices(MixtureChain):
 # -- step sizes on the host
 
 
-_AHEAD = 1024
+_AHEAD = 1024  # step sizes that are computed together
 
 
 class StepSizes:

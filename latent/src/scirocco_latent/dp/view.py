@@ -8,17 +8,7 @@ import numpy as np
 
 from scirocco.drawing import svg
 from scirocco.drawing.charts import forest, scores
-from scirocco.drawing.markup import (
-    Html,
-    Section,
-    choice,
-    interval_cell,
-    join,
-    number,
-    paragraph,
-    search,
-    tag,
-)
+from scirocco.drawing.markup import Html, Section, choice, interval_cell, join, number, paragraph, search, tag
 from scirocco.models._core.view import View, size_of, with_draws
 from scirocco.run import Run
 from scirocco_latent.dp.estimator import DPMixture
@@ -27,6 +17,7 @@ from scirocco_latent.dp.results import Cluster
 Profile = tuple[list[str], list[Html], tuple[str, str, str]]
 """Column names, the rows of a table, and its headings."""
 
+# probability of intervals; most clusters, columns and rows of a forest plot that are shown
 _INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
 
 

@@ -24,7 +24,7 @@ from scirocco.types import Array, Key, Params, PyTree
 
 TABLES = ("users", "items", "user_bias", "item_bias")
 """The parameters with their own precision λ, in the order of `precisions`."""
-_LOG_2PI = float(np.log(2 * np.pi))
+_LOG_2PI = float(np.log(2 * np.pi))  # of the normal density
 
 
 class Ratings(NamedTuple):

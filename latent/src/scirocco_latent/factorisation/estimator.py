@@ -127,11 +127,7 @@ class BPMF(RatingResults):
         self.num_chains, self.seed = num_chains, seed
 
     def fit(
-        self,
-        users: ArrayLike,
-        items: ArrayLike,
-        ratings: ArrayLike,
-        **options: Unpack[FitOptions],
+        self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike, **options: Unpack[FitOptions]
     ) -> BPMF:
         """Sample factors and biases from the posterior given ratings.
 

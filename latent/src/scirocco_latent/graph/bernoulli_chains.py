@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph import poisson_chains
 from scirocco_latent.graph.edges import Array
@@ -33,10 +32,9 @@ _LEAST = 1e-12
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "mixed memberships")
-    from scirocco_latent.graph import _mmsb
+    from scirocco_latent.graph import _bernoulli
 
-    return _mmsb
+    return _bernoulli
 
 
 class BernoulliPrior(NamedTuple):

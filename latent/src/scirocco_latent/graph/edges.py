@@ -19,7 +19,7 @@ from scirocco_latent.graph.inputs import Array as Array
 from scirocco_latent.graph.inputs import GraphLike as GraphLike
 from scirocco_latent.graph.inputs import Raw, raw_edges
 
-_MOST_WEIGHT = 2**31
+_MOST_WEIGHT = 2**31  # sums of weights must fit in 64 bits
 _MOST_EXACT = 2**53
 """From here on double precision does not hold all whole numbers."""
 

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from scirocco import _extras
 from scirocco.models._core.chain import BlockPurpose, Chain
 from scirocco_latent.graph.edges import Array, EdgeGraph
 
-_LEAST = 1e-300
+_LEAST = 1e-300  # avoids log 0
 _RUN = 64  # nodes in a row of memory
 _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
 
@@ -32,7 +31,6 @@ _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "a block model")
     from scirocco_latent.graph import _kernels
 
     return _kernels

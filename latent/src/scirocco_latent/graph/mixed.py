@@ -19,7 +19,6 @@ from scirocco_latent.graph.base import LIKELIHOODS, Former
 from scirocco_latent.graph.bernoulli_chains import MOST_PAIRS, BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco_latent.graph.edges import Array, EdgeGraph
 from scirocco_latent.graph.gibbs import BlockPrior, Network, network
-from scirocco_latent.graph.memberships import Memberships
 from scirocco_latent.graph.poisson_chains import (
     GradientMethod,
     LangevinChain,
@@ -27,6 +26,7 @@ from scirocco_latent.graph.poisson_chains import (
     PoissonPrior,
     units,
 )
+from scirocco_latent.graph.results import Memberships
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "scir_cv_counts", "sgrld")
 KINDS = ("assortative", "general")

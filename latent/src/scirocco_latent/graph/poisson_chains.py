@@ -18,7 +18,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.errors import DivergenceError
 from scirocco.models._core.chain import BlockPurpose
 from scirocco.simplex import tables as gammas
@@ -39,10 +38,9 @@ _STATE = ("weights", "sums", "rate", "matrix", "receive", "fro", "entering")
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "mixed memberships")
-    from scirocco_latent.graph import _mixed
+    from scirocco_latent.graph import _poisson
 
-    return _mixed
+    return _poisson
 
 
 class PoissonPrior(NamedTuple):

@@ -11,9 +11,11 @@ from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph.edges import Array
 from scirocco_latent.graph.gibbs import BlockPrior, Network, NodeBlocks
 
+# power iterations, vectors more than wanted, most dimensions of the embedding
 _POWERS, _EXTRA, _MOST_DIMENSIONS = 6, 8, 64
-_SWEEPS = (6, 20)
-_ROUNDS = 12
+_SWEEPS = (6, 20)  # of a short chain before the others are left out, and of those that stay
+_ROUNDS = 12  # of k-means
+# clusters per block, share of blocks merged at a time, sweeps between merges
 _WIDER, _MERGED, _BETWEEN = 2, 0.25, 2
 
 

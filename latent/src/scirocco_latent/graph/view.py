@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from scirocco_latent.graph.estimator import StochasticBlockModel
     from scirocco_latent.graph.mixed import MixedMembership
 
+Array = np.ndarray
+
 _INTERVAL = 0.9
 """Probability of the intervals of a report."""
 _MOST_NODES, _LABELLED, _NAMED = 50, 30, 60
@@ -55,7 +57,7 @@ def _view(
     )
 
 
-def _pictures(model: GraphModel, shares: np.ndarray, groups: str) -> list[Section]:
+def _pictures(model: GraphModel, shares: Array, groups: str) -> list[Section]:
     """The network if it is small, the block matrix if there is one, and the uncertain nodes."""
     found = list[Section]()
     if model.nodes_.edges is not None:
@@ -65,7 +67,7 @@ def _pictures(model: GraphModel, shares: np.ndarray, groups: str) -> list[Sectio
     return [*found, _nodes(model, shares)]
 
 
-def _network(model: GraphModel, shares: np.ndarray, groups: str) -> Section:
+def _network(model: GraphModel, shares: Array, groups: str) -> Section:
     source, target = np.array(model.nodes_.edges, np.int64)
     mixed = groups == "communities"
     group = "community" if mixed else "block"
@@ -137,7 +139,7 @@ def _matrix(model: GraphModel) -> Section:
     )
 
 
-def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
+def picture(mean: Array, shares: Array, side: int = 420) -> Html:
     """The matrix as squares: the larger a rate, the darker."""
     num = len(mean)
     logs = np.log(np.maximum(mean, 1e-12 * mean.max()))
@@ -174,7 +176,7 @@ def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
     return tag("figure", drawn)
 
 
-def _nodes(model: GraphModel, shares: np.ndarray) -> Section:
+def _nodes(model: GraphModel, shares: Array) -> Section:
     best = shares.max(axis=1)
     names = model.nodes_.listed()
     unsure = int((best < SURE).sum())
@@ -212,7 +214,7 @@ def plot(model: GraphModel, interval: float) -> Figure:
     return figure
 
 
-def _colours(num: int) -> np.ndarray:
+def _colours(num: int) -> Array:
     """A colour for each block."""
     import matplotlib
 
@@ -220,7 +222,7 @@ def _colours(num: int) -> np.ndarray:
     return np.array([table((2 * k + k // 10) % 20) for k in range(num)])
 
 
-def _draw_network(panel: Axes, edges: np.ndarray, shares: np.ndarray, names: list[Any]) -> None:
+def _draw_network(panel: Axes, edges: Array, shares: Array, names: list[Any]) -> None:
     from matplotlib.collections import LineCollection
 
     place, colours = positions(len(shares), *edges), _colours(shares.shape[1])
@@ -263,7 +265,7 @@ def _draw_shares(panel: Axes, found: Any, interval: float, num: int) -> None:
     panel.set_title(f"shares, central {interval:.0%}", fontsize=9, loc="left")
 
 
-def _draw_matrix(figure: Figure, panel: Axes, mean: np.ndarray) -> None:
+def _draw_matrix(figure: Figure, panel: Axes, mean: Array) -> None:
     from matplotlib.colors import LogNorm
 
     low = max(float(mean.min()), 1e-12 * float(mean.max()))

@@ -47,9 +47,10 @@ from scirocco_latent.hmm.gibbs import (
 from scirocco_latent.hmm.own import Own
 from scirocco_latent.hmm.series import Array
 
-_WINDOW, _BATCH = 500, 10_000
-_STEPS = {"scir": 0.02, "scir_cv": 0.05}
+_WINDOW, _BATCH = 500, 10_000  # observations of a window, and of a step
+_STEPS = {"scir": 0.02, "scir_cv": 0.05}  # default step sizes
 _EULER = 0.1  # step of "sgrld" in units of the time in which its fastest variables move
+# when a filter has forgotten its start; longest buffer; windows of the test
 _TOLERANCE, _LONGEST, _PLACES = 1e-3, 1_000, 100
 _REFRESH_EVERY, _REFRESH = 10, 10
 """Steps of "scir_cv" between two references, and how many times more windows these have."""

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from scirocco.errors import InvalidValueError
-from scirocco_latent.hmm.observations import counts, labels, real, some
-from scirocco_latent.hmm.series import Array, SeriesData
+from scirocco_latent.hmm.series import Array, SeriesData, counts, labels, real, some
 
 _TABLE, _NORMAL, _POISSON, DENSE = 0, 1, 2, 3  # as in the kernels
 _LARGEST_TABLE = 4096  # counts below are looked up
@@ -118,9 +117,19 @@ class Emission(Protocol):
 
 
 class _Conjugate:
+    """What most emissions with exact draws have in common: the units of the user are those of the kernels."""
+
     def settled(self, params: Params, data: Encoded, z: Array) -> Params:
         """A draw given the states needs no help."""
         return params
+
+    def inside(self, draw: Params) -> Params:
+        """From the units of the user to those of the kernels."""
+        return draw
+
+    def outside(self, draw: Params) -> Params:
+        """From the units of the kernels to those of the user."""
+        return draw
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,12 +188,6 @@ class Categorical(_Conjugate):
         share = distant(rng, np.sqrt(stretches(rng, seen, 8)), num) ** 2
         share = 0.5 * share / share.sum(axis=1, keepdims=True) + 0.5 * seen.mean(axis=0)
         return {"probabilities": dirichlet(rng, 0.5 + 4.0 * self.width * share)}
-
-    def inside(self, draw: Params) -> Params:
-        """From the units of the user to those of the kernels."""
-        return draw
-
-    outside = inside
 
     def constant(self, data: Encoded) -> Array:
         """What the kernels leave out of the log density of each observation."""
@@ -399,12 +402,6 @@ class PoissonEmission(_Conjugate):
         counts = data.codes[:, None].astype(np.float64) if len(data.codes) else data.rows
         roots = distant(rng, np.sqrt(stretches(rng, counts[~data.is_missing]) + 0.25), num)
         return {"rates": roots**2 * rng.uniform(0.8, 1.25, roots.shape) + 1e-3}
-
-    def inside(self, draw: Params) -> Params:
-        """From the units of the user to those of the kernels."""
-        return draw
-
-    outside = inside
 
     def constant(self, data: Encoded) -> Array:
         """What the kernels leave out of the log density of each observation."""

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco_latent.hmm.emissions import Emission, Encoded, Params, dirichlet
@@ -27,6 +26,7 @@ from scirocco_latent.hmm.series import Array
 PIECE = 8192
 """Observations in a piece: its densities and filters fit in a fast cache."""
 _STREAMS = 16  # purposes of random numbers in a step
+# observations of short chains, the length of their pieces, sweeps of all and of the best
 _START_ROWS, _START_PIECE, _START_SWEEPS = 10_000, 1_000, (12, 30)
 _LEAST = 1e-100  # of a transition probability: the filter divides by sums of them
 
@@ -34,7 +34,6 @@ _LEAST = 1e-100  # of a transition probability: the filter divides by sums of th
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "a hidden Markov model")
     from scirocco_latent.hmm import _kernels
 
     return _kernels

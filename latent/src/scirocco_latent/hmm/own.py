@@ -29,16 +29,16 @@ from jax.flatten_util import ravel_pytree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco_latent.hmm.emissions import DENSE, Encoded, Params, distant, rows_of, stretches
-from scirocco_latent.hmm.observations import real
-from scirocco_latent.hmm.series import Array, SeriesData
+from scirocco_latent.hmm.series import Array, SeriesData, real
 
 _RESERVED = ("initial", "transitions", "last")
 _KEPT = (0.0, 0.0, 0.5, 0.9)
 """Values of ρ, one of which is drawn in each step."""
 _FLAT = 0.5  # the least curvature, in units of the squared gradients of rows
+# steps uphill at the start and at each update; gain of log density that ends them
 _ASCENTS, _FEW, _GAIN = 20, 3, 0.5
-_PADDED = 4096
-_MOST_PARAMETERS = 50
+_PADDED = 4096  # rows are filled up to multiples, so that few shapes are compiled
+_MOST_PARAMETERS = 50  # a matrix of them is inverted for each state
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco_latent.hmm import own
 from scirocco_latent.hmm.emissions import Categorical, Emission, NormalEmission, PoissonEmission
-from scirocco_latent.hmm.observations import counts, labels, real
-from scirocco_latent.hmm.series import Array, SeriesData
+from scirocco_latent.hmm.series import Array, SeriesData, counts, labels, real
 
 KINDS = ("auto", "categorical", "gaussian", "poisson")
 _MOST_COUNTED = 20.0

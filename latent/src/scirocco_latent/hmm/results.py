@@ -22,8 +22,9 @@ from scirocco_latent.hmm.series import Array, SeriesData, SeriesLike, read
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# draws to average over, and observations times draws
 _MOST_DRAWS, _LEAST_DRAWS, _MOST_WORK = 200, 20, 20_000_000
-_PATHS = 4_000
+_PATHS = 4_000  # simulated paths of a forecast
 _OF_STATES = {"initial": (0,), "transitions": (0, 1)}
 """Axes of a draw that are states; of other parameters the first."""
 

@@ -24,8 +24,8 @@ from scirocco_latent.hmm.emissions import Encoded, Params
 from scirocco_latent.hmm.gibbs import Parameters, PieceLayout, StatePrior, States
 from scirocco_latent.hmm.series import Array
 
-_TINY = 1e-37
-_TABLE, _NORMAL = 0, 1
+_TINY = 1e-37  # avoids log 0 in single precision
+_TABLE, _NORMAL = 0, 1  # as in `_kernels`
 _LARGEST, _LONGEST = 2**26, 2**17
 """Numbers in the matrices of a block, and observations in it."""
 LEAST_ROWS, MOST_STATES = 1_000_000, 64

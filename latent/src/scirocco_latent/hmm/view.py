@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from scirocco_latent.hmm.estimator import HMM
 
-_INTERVAL, _MOST = 0.9, 30
-_MOST_TIMES = 5_000
+_INTERVAL, _MOST = 0.9, 30  # probability of intervals; most transitions in a table
+_MOST_TIMES = 5_000  # observations in a picture
 
 
 def view(model: HMM, run: Run) -> View:

@@ -23,9 +23,12 @@ from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco_latent.lda._gibbs import Arrays, Seed, kept
 from scirocco_latent.lda.word_groups import LANES
 
-_INT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+Array = np.ndarray
+
+_INT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()  # types of the generated code
+# vectors of them
 _SINGLES, _DOUBLES, _INTS = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _DOUBLE, _INT))
-_ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)
+_ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)  # the first sums
 
 Code = tuple[Any, Callable[..., Any]]
 
@@ -134,7 +137,7 @@ def _shifted(build: Any, value: Any, by: int) -> Any:
 
 
 @called
-def _search(weights: np.ndarray, lane: uint64, x: float, last: uint64) -> uint64:
+def _search(weights: Array, lane: uint64, x: float, last: uint64) -> uint64:
     """The first topic of a lane whose partial sum is above x; `last` + 1 if there is no topic of positive weight."""
     topic, k, total, width = lane, lane + uint64(LANES), 0.0, uint64(weights.size)
     while k < width:
@@ -153,13 +156,13 @@ def _search(weights: np.ndarray, lane: uint64, x: float, last: uint64) -> uint64
 def dense_documents(
     block: tuple[int, int, int, int, uint64],
     rows: Arrays,
-    z: np.ndarray,
-    counts: np.ndarray,
-    table: np.ndarray,
-    totals: np.ndarray,
-    masses: np.ndarray,
+    z: Array,
+    counts: Array,
+    table: Array,
+    totals: Array,
+    masses: Array,
     prior: float,
-    alpha: np.ndarray,
+    alpha: Array,
     beta: float,
     sweeps: int,
     seed: Seed,
@@ -237,9 +240,7 @@ def dense_documents(
 
 
 @kept
-def count_topics(
-    z: np.ndarray, begins: np.ndarray, documents: np.ndarray, first: int, end: int, counts: np.ndarray
-) -> None:
+def count_topics(z: Array, begins: Array, documents: Array, first: int, end: int, counts: Array) -> None:
     """Set n_dk of the documents first..end-1 of a batch."""
     for d in range(first, end):
         counts[d, :] = 0

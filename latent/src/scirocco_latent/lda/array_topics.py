@@ -14,7 +14,7 @@ from scirocco.simplex import tables
 from scirocco.simplex.scir_cv import controlled
 from scirocco.types import Array
 from scirocco_latent.lda import arrays
-from scirocco_latent.lda.blocks import packed
+from scirocco_latent.lda.array_chain import packed
 from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, ReferringTopics, Topics

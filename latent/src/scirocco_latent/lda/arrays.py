@@ -25,7 +25,7 @@ from scirocco._random import threefry
 from scirocco.diffusions.variates import gamma_attempts, uniforms
 from scirocco.types import Array
 
-_LANES = 16
+_LANES = 16  # topics side by side
 _ETA, _TOPIC, _THETA, _BLOCK, _ANY = 1, 2, 3, 4, 5  # purposes of random words
 
 
@@ -157,12 +157,7 @@ def _swept(words: Array, weights: Array, tokens: Tokens, z: Array, alpha: Array,
 
 
 def _assigned(
-    words: Array,
-    eta: Array,
-    weights: Array,
-    tokens: Tokens,
-    num_topics: Array,
-    anyone: Array | None = None,
+    words: Array, eta: Array, weights: Array, tokens: Tokens, num_topics: Array, anyone: Array | None = None
 ) -> Array:
     """z with P(z = k) ∝ η_dk ω_kw; if all products underflow `anyone`, by default uniform over the topics."""
     width = weights.shape[1]

@@ -13,8 +13,7 @@ import numpy as np
 from scirocco.models._core.chain import Chain, Spec, TopicPurpose
 from scirocco.models._core.program import OwnChains
 from scirocco.run.encoding import encode
-from scirocco_latent.lda.array_chain import ArrayChain
-from scirocco_latent.lda.blocks import BlockPasses, DocumentBlocks
+from scirocco_latent.lda.array_chain import ArrayChain, BlockPasses, DocumentBlocks
 from scirocco_latent.lda.collapsed_chain import CollapsedChain
 from scirocco_latent.lda.continuing import TopicStart
 from scirocco_latent.lda.corpus import Corpus, as_corpus
@@ -33,6 +32,8 @@ from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.stochastic_chain import Counting, StochasticChain
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.topics import Arrays
+
+Array = np.ndarray
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
@@ -145,17 +146,17 @@ class TopicChain(Chain):
         """Number of documents processed, divided by the number of all documents."""
         return self.batches.passes
 
-    def draw(self) -> np.ndarray:
+    def draw(self) -> Array:
         """A posterior draw of ω, (topics, words)."""
-        drawn: np.ndarray = self.engine.draw(self.words(TopicPurpose.DRAW))
+        drawn: Array = self.engine.draw(self.words(TopicPurpose.DRAW))
         return drawn
 
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Array:
         """With memory, E[ω | topics of all tokens], (topics, words), less noisy than a draw; without memory, a draw."""
-        mean: np.ndarray = self.engine.mean(self.words(TopicPurpose.DRAW))
+        mean: Array = self.engine.mean(self.words(TopicPurpose.DRAW))
         return mean
 
-    def hyper(self) -> dict[str, np.ndarray]:
+    def hyper(self) -> dict[str, Array]:
         """Current values of α and β, if they are learned."""
         out = {}
         if self.settings.learn_alpha:

@@ -13,13 +13,15 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import DocumentPurpose, TopicPurpose
 from scirocco.run.result import Run
 from scirocco_latent.lda import local
-from scirocco_latent.lda.blocks import BlockPasses
+from scirocco_latent.lda.array_chain import BlockPasses
 from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.document_batches import Growth
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.readers import Vocabulary
 from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, normalised
+
+Array = np.ndarray
 
 _PIECE = 4096
 """Documents whose topics are drawn together."""
@@ -29,13 +31,13 @@ _OF_A_RUN = ("growth", "spare_topics", "starts")
 """Settings that a finished chain no longer uses."""
 
 
-def token_counts(run: Run, states: Sequence[Arrays], num_topics: int) -> np.ndarray:
+def token_counts(run: Run, states: Sequence[Arrays], num_topics: int) -> Array:
     """Number of tokens of each topic: (chain, 1, topic), or (chain, draw, topic) after an update."""
     seeds = (run.configuration.get("guide") or {}).get("counts", ())
     return np.stack([_token_counts(state, num_topics, seeds) for state in states])
 
 
-def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]]) -> np.ndarray:
+def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]]) -> Array:
     if "sizes" in state:
         return state["sizes"]
     if "table" in state and state["table"].shape[1] == num_topics:
@@ -74,7 +76,7 @@ def with_new_words(
     return replace(own, source=_renumbered(own, numbers, len(places)), vocabulary=tuple(places))
 
 
-def _renumbered(corpus: Corpus, numbers: np.ndarray, num_words: int) -> CorpusSource:
+def _renumbered(corpus: Corpus, numbers: Array, num_words: int) -> CorpusSource:
     from scipy import sparse
 
     indptr, words, counts = corpus.take_csr(np.arange(corpus.num_documents))
@@ -83,7 +85,7 @@ def _renumbered(corpus: Corpus, numbers: np.ndarray, num_words: int) -> CorpusSo
     return CorpusSource(matrix)
 
 
-def with_more_words(omega: np.ndarray, num_words: int) -> np.ndarray:
+def with_more_words(omega: Array, num_words: int) -> Array:
     """A draw of ω (topics, words) from before some words were known, which have no weight in it."""
     return np.pad(omega, ((0, 0), (0, num_words - omega.shape[1])))
 
@@ -96,9 +98,9 @@ class TopicStart(NamedTuple):
 
     states: Sequence[Arrays]
     """States of the earlier chains, one for each new one; empty if unknown."""
-    topics: Sequence[np.ndarray]
+    topics: Sequence[Array]
     """A draw of ω for each new chain, (topics, words)."""
-    hyper: Sequence[tuple[np.ndarray, float]]
+    hyper: Sequence[tuple[Array, float]]
     """α and β of each new chain."""
     exact: bool
     """Whether documents, settings and seed are the same: the chains then continue bit for bit."""
@@ -123,7 +125,7 @@ class TopicStart(NamedTuple):
             chain.restore({**_with_topics(chain, corpus, self.topics[number], *self.hyper[number]), **fresh})
 
 
-def _with_topics(chain: Any, corpus: Corpus, omega: np.ndarray, alpha: np.ndarray, beta: float) -> Arrays:
+def _with_topics(chain: Any, corpus: Corpus, omega: Array, alpha: Array, beta: float) -> Arrays:
     """The state of a chain with memory, with the topics of all tokens drawn given ω.
 
     If ω is a draw from the posterior given the same documents, so is this state. Words without a topic yet get those
@@ -162,11 +164,11 @@ def _with_topics(chain: Any, corpus: Corpus, omega: np.ndarray, alpha: np.ndarra
 def _swept(
     seed: tuple[int, int],
     batch: local.TokenBatch,
-    weights: np.ndarray,
-    alpha: np.ndarray,
-    z: np.ndarray,
+    weights: Array,
+    alpha: Array,
+    z: Array,
     settings: TopicSettings,
-) -> np.ndarray:
+) -> Array:
     """Draw the topics z of a batch given ω; their counts (words, topics)."""
     found = local.gibbs(
         seed,
@@ -247,13 +249,13 @@ def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: TopicSettings
 class Particle(NamedTuple):
     """A draw of ω (topics, words), and the number of tokens of each topic behind it."""
 
-    omega: np.ndarray
-    sizes: np.ndarray
+    omega: Array
+    sizes: Array
 
 
 def take_in(
     run: Run, states: Sequence[Arrays], corpus: Corpus, settings: TopicSettings, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
     """All draws (chain, draw, topic, word), each updated with the documents of `corpus`, and their topics' sizes."""
     draws, stats = run.draws["topics"], run.stats
     num_chains, num_draws, num_topics, _ = draws.shape
@@ -272,7 +274,7 @@ def take_in(
 def updated(
     particle: Particle,
     corpus: Corpus,
-    alpha: np.ndarray,
+    alpha: Array,
     beta: float,
     settings: TopicSettings,
     seed: Sequence[int],

@@ -24,8 +24,10 @@ from scirocco_latent.lda.streams import DocumentReader, DocumentStream, Rows, st
 if TYPE_CHECKING:
     from scirocco_latent.lda.tokeniser import Tokeniser
 
+Array = np.ndarray
+
 log = logging.getLogger("scirocco")
-_CHUNK_DOCUMENTS = 1 << 14
+_CHUNK_DOCUMENTS = 1 << 14  # documents that are checked together
 _MOST_TOKENS = 10_000_000
 """Of a document: all of Wikipedia's have fewer, and each token is drawn one by one."""
 _FORMS = (
@@ -75,7 +77,7 @@ class Corpus:
         """A short hash of the counts."""
         return self.source.fingerprint()
 
-    def take_csr(self, indices: np.ndarray) -> Rows:
+    def take_csr(self, indices: Array) -> Rows:
         """The documents with these numbers: `indptr` (int64), `words` (int32), `counts` (int32)."""
         indptr, words, counts = self.source.take_csr(indices)
         return indptr, words.astype(np.int32, copy=False), counts.astype(np.int32, copy=False)
@@ -264,7 +266,7 @@ class NoWords:
     num_rows: int
     vocabulary_size: int
 
-    def take_csr(self, indices: np.ndarray) -> Rows:
+    def take_csr(self, indices: Array) -> Rows:
         """Empty rows."""
         return np.zeros(len(indices) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
 
@@ -273,7 +275,7 @@ class NoWords:
         return f"{self.num_rows} empty documents"
 
 
-def _document(indptr: np.ndarray, entry: int) -> str:
+def _document(indptr: Array, entry: int) -> str:
     return f"document {int(np.searchsorted(indptr, entry, side='right')) - 1} (counted from 0)"
 
 
@@ -309,9 +311,7 @@ def _from_documents(
     return _held((indptr, ids, counts), len(documents), size or 1, may_be_empty), words, tuple(notes)
 
 
-def _by_frequency(
-    lookup: dict[str, int], ids: np.ndarray, counts: np.ndarray
-) -> tuple[tuple[str, ...], np.ndarray]:
+def _by_frequency(lookup: dict[str, int], ids: Array, counts: Array) -> tuple[tuple[str, ...], Array]:
     """Learned words, most frequent first and ties in alphabetical order; and the renumbered ids."""
     frequency = np.bincount(ids, counts, len(lookup)).astype(np.int64)
     words = sorted(lookup, key=lambda word: (-frequency[lookup[word]], word))
@@ -357,7 +357,7 @@ def _measured(
 class _Shifted:
     """Name the document of an entry in a chunk that starts at document `start`."""
 
-    indptr: np.ndarray
+    indptr: Array
     start: int
 
     def __call__(self, entry: int) -> str:

@@ -22,6 +22,8 @@ from scirocco_latent.lda.texts import open_corpus
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Array = np.ndarray
+
 
 class Word(NamedTuple):
     """A word of a topic: the posterior mean of its weight, and a credible interval."""
@@ -48,7 +50,7 @@ def summarise(
     num_words: int = 10,
     interval: float = 0.9,
     drawn: TopWords | None = None,
-    shares: np.ndarray | None = None,
+    shares: Array | None = None,
 ) -> list[Topic]:
     """All topics, the largest first; R-hat is None with one chain or fewer than four draws.
 
@@ -148,7 +150,7 @@ def same_words(first: LDA, second: LDA) -> bool:
     return bool(first.vocabulary_ == second.vocabulary_)
 
 
-def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
+def _common(first: LDA, second: LDA) -> tuple[Array, Array]:
     """The topics of both over the words in both vocabularies."""
     a, b = first.topics(), second.topics()
     if same_words(first, second):
@@ -172,7 +174,7 @@ def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
 
 
 def representative(
-    shares: np.ndarray, lengths: np.ndarray, num: int, least_tokens: int = 10
+    shares: Array, lengths: Array, num: int, least_tokens: int = 10
 ) -> list[list[tuple[int, float]]]:
     """See `LDA.representative_documents`: from the shares (documents, topics) and the lengths of the documents."""
     long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
@@ -184,13 +186,13 @@ def representative(
 class GroupShares(NamedTuple):
     """Mean shares of the topics in the documents of each group, with central intervals."""
 
-    groups: np.ndarray
+    groups: Array
     """The groups in increasing order."""
-    num_documents: np.ndarray
-    mean: np.ndarray
+    num_documents: Array
+    mean: Array
     """(groups, topics), like `low` and `high`."""
-    low: np.ndarray
-    high: np.ndarray
+    low: Array
+    high: Array
 
     def to_frame(self, labels: Sequence[str] | None = None) -> Any:
         """A pandas data frame with a row for each group and topic; `labels` are names of the topics."""
@@ -212,7 +214,7 @@ class GroupShares(NamedTuple):
 
 
 def shares_by(
-    corpus: Corpus, groups: ArrayLike, draws: Iterable[np.ndarray], how: prediction.FoldIn, interval: float
+    corpus: Corpus, groups: ArrayLike, draws: Iterable[Array], how: prediction.FoldIn, interval: float
 ) -> GroupShares:
     """See `LDA.shares_by`."""
     given = np.asarray(groups)
@@ -234,11 +236,11 @@ class TopicChoice(NamedTuple):
     """Held-out scores of several numbers of topics."""
 
     num_topics: tuple[int, ...]
-    perplexity: np.ndarray
+    perplexity: Array
     """Perplexity of the hidden words of held-out documents; lower is better."""
-    log_probability: np.ndarray
+    log_probability: Array
     """Mean log probability of a hidden word."""
-    error: np.ndarray
+    error: Array
     """Standard error of the difference of `log_probability` to the best one, over documents; 0 for the best."""
     best: int
     """The smallest number of topics within one standard error of the best."""
@@ -310,7 +312,7 @@ def choose_topics(
     )
 
 
-def _error(differences: np.ndarray, counts: np.ndarray) -> float:
+def _error(differences: Array, counts: Array) -> float:
     """Standard error of Σ differences / Σ counts, a ratio over documents."""
     mean = differences.sum() / counts.sum()
     return float(np.sqrt(np.sum((differences - mean * counts) ** 2)) / counts.sum())

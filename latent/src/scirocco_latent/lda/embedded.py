@@ -22,6 +22,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 PACKAGES = ("numpy", "scipy", "jax", "optax", "arviz")
 """Packages that are read by default, if installed."""
+# of a text, of a word (documents), and its largest share of documents
 LEAST_WORDS, LEAST_DOCUMENTS, MOST_SHARE = 20, 5, 0.4
 STOP_WORDS = frozenset(
     """

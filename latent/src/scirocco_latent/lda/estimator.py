@@ -64,9 +64,6 @@ class LDA(Incremental):
     batch_size
         Number of documents in a batch, which is a step. None: 500; with "gibbs" all documents, or as many as have 1.5
         million tokens.
-    local
-        The local step without memory: "gibbs" (compiled, CPU), "parallel" (JAX, for accelerators), "cvb0"
-        (deterministic, biased, fast to start), or "auto": depends on the device.
     sweeps, burn_in
         Sweeps over the documents of a batch, and how many of them are discarded. With memory, the sweeps continue from
         the stored topics, and none is discarded.
@@ -148,7 +145,6 @@ class LDA(Incremental):
         sampler: str = "auto",
         memory: str = "auto",
         batch_size: int | None = None,
-        local: str = "auto",
         sweeps: int | None = None,
         burn_in: int | None = None,
         growth: str | Sequence[tuple[int, int]] | None = "auto",
@@ -171,7 +167,7 @@ class LDA(Incremental):
         seed_weight: int | None = None,
     ):
         self.num_topics, self.alpha, self.beta = num_topics, alpha, beta
-        self.sampler, self.memory, self.batch_size, self.local = sampler, memory, batch_size, local
+        self.sampler, self.memory, self.batch_size = sampler, memory, batch_size
         self.sweeps, self.burn_in, self.growth, self.spare_topics = sweeps, burn_in, growth, spare_topics
         self.step_size, self.refresh_every, self.refresh_size = step_size, refresh_every, refresh_size
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from scirocco._extras import require
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError
 from scirocco.models._core.chain import Chain, Spec
@@ -138,7 +137,6 @@ class GaussianTopics(TopicModel):
 
 def kernels() -> Any:
     """Import the compiled kernels when they are first needed."""
-    require("numba", "topic models with Gaussian parts")
     from scirocco_latent.lda import _paths
 
     return _paths

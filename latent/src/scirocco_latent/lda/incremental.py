@@ -28,6 +28,8 @@ from scirocco_latent.lda.texts import is_text, open_corpus
 from scirocco_latent.lda.tokeniser import Tokeniser
 from scirocco_latent.lda.topics import Arrays
 
+Array = np.ndarray
+
 _MANY = 1 << 40
 """Documents of a corpus of which only parts are seen: no batch is limited by it."""
 
@@ -101,8 +103,8 @@ class Incremental(TopicResults):
     def _update(
         self,
         corpus: Corpus,
-        topics: np.ndarray,
-        stats: dict[str, np.ndarray],
+        topics: Array,
+        stats: dict[str, Array],
         num_documents: int,
         settings: dict[str, Any],
         arrays: Arrays,
@@ -153,7 +155,7 @@ class Incremental(TopicResults):
         fitted = "run_" in vars(self)
         number = self.run_.num_chains if fitted else _checks.positive_int(self.num_chains, "num_chains")
         self._online = [TopicChain(corpus, settings, self.seed, chain) for chain in range(number)]
-        self._latest: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in self._online]
+        self._latest: list[list[tuple[Array, Array]]] = [[] for _ in self._online]
         self._seen = 0
         if fitted:
             for chain, state in zip(self._online, self._states(), strict=True):
@@ -169,7 +171,7 @@ class Incremental(TopicResults):
         """The states in which the chains ended; after an update with documents the sizes of the topics of all draws."""
         return states_of(dict(self._written_arrays()), self.run_.num_chains)
 
-    def _written_arrays(self) -> Mapping[str, np.ndarray]:
+    def _written_arrays(self) -> Mapping[str, Array]:
         if self._arrays or self.run_.path is None:
             return self._arrays
         return encoding.chains_in(open_stored(self.run_.path).read_state())

@@ -37,14 +37,7 @@ def usual_draws(size: int) -> int:
 class InOneOrder(LazyArray):
     """Draws (chain, draw, ...) with the topics of all chains in the order of the first; read when they are indexed.
 
-    Parameters
-    ----------
-    draws
-        The draws as the chains made them, in memory or on disk.
-    orders
-        For each chain the topic that is topic k of the first, (chain, topic).
-    axes
-        The axes of a draw that are topics.
+    `orders` (chain, topic) has for each chain the topic that is topic k of the first; `axes` of a draw are topics.
     """
 
     def __init__(self, draws: Any, orders: Array, axes: Sequence[int]):

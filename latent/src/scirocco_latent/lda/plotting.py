@@ -16,8 +16,11 @@ from scirocco.run.exporting import COLOURS, drawn_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Array = np.ndarray
+
+# panels in all and in a row; names and ticks on an axis
 _MOST, _ACROSS, _MOST_NAMES, _FEW_TICKS = 12, 4, 15, 6
-_LONGEST = 18
+_LONGEST = 18  # characters of a name
 _ORDERED = "iufM"
 """Kinds of arrays whose values are places on an axis: numbers and dates."""
 
@@ -75,9 +78,7 @@ def paths(model: Any, num: int, chosen: Sequence[int] | None, interval: float) -
     return figure
 
 
-def correlations(
-    mean: np.ndarray, low: np.ndarray, high: np.ndarray, labels: Sequence[str], interval: float
-) -> Figure:
+def correlations(mean: Array, low: Array, high: Array, labels: Sequence[str], interval: float) -> Figure:
     """A matrix of dots; see `CorrelatedTopics.plot_correlations`."""
     count = len(mean)
     clear = (low > 0) | (high < 0)
@@ -103,7 +104,7 @@ def correlations(
 
 
 def _panels(
-    figure: Figure, count: int, height: float, groups: np.ndarray, across: int = _ACROSS, width: float = 2.5
+    figure: Figure, count: int, height: float, groups: Array, across: int = _ACROSS, width: float = 2.5
 ) -> list[Any]:
     """Panels side by side with one axis of groups, whose names are below the lowest panel of each column."""
     down = math.ceil(count / across)
@@ -127,10 +128,10 @@ def _panels(
 
 def _over(
     panel: Any,
-    groups: np.ndarray,
-    mean: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
+    groups: Array,
+    mean: Array,
+    low: Array,
+    high: Array,
     colour: str = COLOURS[0],
     label: str | None = None,
 ) -> None:

@@ -18,17 +18,19 @@ from scirocco._extras import require
 from scirocco.data.formats.readers import is_sparse, reading
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+Array = np.ndarray
+
 Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
 """A vocabulary in any format of `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
-_CHUNK_LINES = 1 << 20
+_CHUNK_LINES = 1 << 20  # lines at a time
 _FILES = (
     "a folder made by sc.data.convert, a UCI bag-of-words file (docword.*.txt), a Matrix Market file (.mtx), both "
     "also compressed (.gz), or a matrix saved by scipy.sparse.save_npz"
 )
 
 
-def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
+def check_counts(counts: Array, place: Callable[[int], str]) -> Array:
     """Convert counts to 64-bit integers; all must be integers from 0 to 2³¹ − 1, nothing is rounded or clipped.
 
     `place` describes the position of the entry with a given index.
@@ -53,13 +55,13 @@ def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
     return counts.astype(np.int64)
 
 
-def _refuse(bad: np.ndarray, counts: np.ndarray, place: Callable[[int], str], fix: str) -> None:
+def _refuse(bad: Array, counts: Array, place: Callable[[int], str], fix: str) -> None:
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidValueError(f"{place(first)} has the count {counts[first]:g}, {fix}")
 
 
-def check_words(words: np.ndarray, num_words: int | None, document: Callable[[int], str]) -> None:
+def check_words(words: Array, num_words: int | None, document: Callable[[int], str]) -> None:
     """Raise an error for word ids outside 0..num_words-1 (None: outside 32 bits), naming the document and the id."""
     bad = (words < 0) | (words >= (LARGEST if num_words is None else num_words))
     if bad.any():
@@ -78,11 +80,8 @@ def check_words(words: np.ndarray, num_words: int | None, document: Callable[[in
 def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | None]:
     """The words in the order of their ids, and their number; None for what is not known.
 
-    Parameters
-    ----------
-    vocabulary
-        None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
-        `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
+    From None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
+    `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
 
     Examples
     --------
@@ -206,7 +205,7 @@ def _read_uci(path: Path) -> Any:
                 f"{path} must start with three lines, the numbers of documents, words and entries; got {header}."
             )
         num_documents, num_words, num_entries = map(int, header)
-        parts: list[tuple[np.ndarray, ...]] = []
+        parts: list[tuple[Array, ...]] = []
         line = 4
         while lines := list(itertools.islice(file, _CHUNK_LINES)):
             rows = np.loadtxt(lines, np.float64, ndmin=2)
@@ -223,8 +222,8 @@ def _read_uci(path: Path) -> Any:
 
 
 def _checked_triples(
-    rows: np.ndarray, num_documents: int, num_words: int, path: Path, line: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows: Array, num_documents: int, num_words: int, path: Path, line: int
+) -> tuple[Array, Array, Array]:
     if rows.shape[1] != 3:
         raise InvalidValueError(
             f"line {line} of {path} has {rows.shape[1]} numbers; expected three: document, word, count."

@@ -28,6 +28,8 @@ from scirocco_latent.lda.texts import as_numbers, column_of, open_corpus
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Array = np.ndarray
+
 _WATCHED_WORDS = 5
 """Words of each topic that are compared between chains, in addition to its share."""
 _FOLD_DRAWS = 10
@@ -40,9 +42,9 @@ _MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 class TopWords(NamedTuple):
     """The most probable words of each topic, and the draws of their weights."""
 
-    words: np.ndarray
+    words: Array
     """Word ids, (topics, n), most probable first."""
-    draws: np.ndarray
+    draws: Array
     """(chain, draw, topics, n), with the topics of the chains matched."""
 
 
@@ -52,13 +54,13 @@ class TopicResults(TopicModel):
     seed: int
     num_threads: int | None
     topic_names_: tuple[str, ...] = ()
-    alpha_: np.ndarray
+    alpha_: Array
     beta_: float
-    shares_: np.ndarray | None
+    shares_: Array | None
     """Posterior mean of the shares of the topics in the tokens."""
     _fitted: TopicSettings
 
-    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)
         self._fitted = TopicSettings.from_json(run.configuration, self.num_threads)
         self.topic_names_ = tuple(told["topic_names"])
@@ -72,12 +74,12 @@ class TopicResults(TopicModel):
             self.beta_ = float(np.mean(run.stats["beta"]))
         return draws
 
-    def _watched(self) -> dict[str, np.ndarray]:
+    def _watched(self) -> dict[str, Array]:
         """Shares of the topics in the tokens, weights of their first words, and α and β if they are drawn."""
         stats = self.run_.stats
         weights = self.top_draws(_WATCHED_WORDS).draws
         of_topics = [name for name in stats if name in ("shares", "alpha")]
-        found: dict[str, np.ndarray] = {name: np.asarray(self._in_order(stats[name])) for name in of_topics}
+        found: dict[str, Array] = {name: np.asarray(self._in_order(stats[name])) for name in of_topics}
         found["words"] = weights.reshape(*weights.shape[:2], -1)
         return found | ({"beta": np.asarray(stats["beta"])} if "beta" in stats else {})
 
@@ -85,7 +87,7 @@ class TopicResults(TopicModel):
         words = [f"{k}: {self._words[w]}" for k, row in enumerate(self._top(_WATCHED_WORDS)) for w in row]
         return {"words_dim_0": words}
 
-    def _of_words(self, words: np.ndarray) -> np.ndarray:
+    def _of_words(self, words: Array) -> Array:
         """Draws of ω of some words of each topic: `words` is (topics, n), the result (chain, draw, topics, n)."""
         out = np.empty((self._num_draws, *words.shape), np.float32)
         for number in range(self._num_draws):
@@ -94,7 +96,7 @@ class TopicResults(TopicModel):
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    def topics(self, draws: bool = False) -> np.ndarray:
+    def topics(self, draws: bool = False) -> Array:
         """The posterior mean (topics, words), or all draws (chain · draw, topics, words)."""
         self._check_fitted()
         if not draws:
@@ -125,7 +127,7 @@ class TopicResults(TopicModel):
             for rows in zip(order, means, low, high, strict=True)
         ]
 
-    def rhat(self) -> np.ndarray:
+    def rhat(self) -> Array:
         """R-hat of each topic: the largest of its share and of its most probable words, as in `summary`.
 
         Near 1, the chains agree on the topic; above 1.1, they have found different topics or have not run long enough.
@@ -141,15 +143,15 @@ class TopicResults(TopicModel):
             watched[name].reshape(chains, draws, size, -1) for name in ("shares", "words") if name in watched
         ]
         found = rhat(np.concatenate(values, axis=-1))
-        largest: np.ndarray = np.where(np.isnan(found), -np.inf, found).max(axis=1)
+        largest: Array = np.where(np.isnan(found), -np.inf, found).max(axis=1)
         return largest
 
-    def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
+    def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> Array:
         """Coherence of the `num` top words of each topic in documents `X`; higher is better."""
         order = self._top(num)
         return _coherence(order, self._read(X), measure)
 
-    def topic_distance(self, other: TopicResults | None = None, measure: str = "hellinger") -> np.ndarray:
+    def topic_distance(self, other: TopicResults | None = None, measure: str = "hellinger") -> Array:
         """Distances between the topics of this model, or to those of another."""
         self._check_fitted()
         return topic_distance(
@@ -247,7 +249,7 @@ class TopicResults(TopicModel):
             self._sklearn_output_config = {"transform": transform}
         return self
 
-    def _as_output(self, shares: np.ndarray, X: object) -> Any:
+    def _as_output(self, shares: Array, X: object) -> Any:
         """Shares as an array, or as the data frame that `set_output` asks for, with the index of X."""
         kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if kind == "default":
@@ -259,7 +261,7 @@ class TopicResults(TopicModel):
         pandas = require("pandas", 'set_output(transform="pandas")')
         return pandas.DataFrame(shares, columns=names, index=None if callable(index) else index)
 
-    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> Array:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
         self._check_fitted()
         return np.array([f"topic{number}" for number in range(len(self.components_))], object)
@@ -294,7 +296,7 @@ class TopicResults(TopicModel):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _ends(self, values: np.ndarray, interval: float) -> tuple[np.ndarray, np.ndarray]:
+    def _ends(self, values: Array, interval: float) -> tuple[Array, Array]:
         """Central intervals of values (chain, draw, ...), wider if the draws depend on each other."""
         worth = effective_draws(values)
         if worth < _FEW_EFFECTIVE < values.shape[0] * values.shape[1]:
@@ -304,12 +306,12 @@ class TopicResults(TopicModel):
             )
         return central(values, interval, axis=(0, 1), effective=worth, advice=_MORE_DRAWS)
 
-    def _top(self, num: int) -> np.ndarray:
+    def _top(self, num: int) -> Array:
         self._check_fitted()
         _checks.positive_int(num, "num")
         return np.stack([largest(row, num) for row in self.components_])
 
-    def _some_draws(self) -> Iterator[np.ndarray]:
+    def _some_draws(self) -> Iterator[Array]:
         """At most ten draws, evenly spread; yielded one by one because each may be large."""
         count = self._num_draws
         for number in np.unique(np.linspace(0, count - 1, min(_FOLD_DRAWS, count)).astype(int)):
@@ -352,7 +354,7 @@ class TopicResults(TopicModel):
         return self.vocabulary_ or self.n_features_in_
 
 
-def largest(values: np.ndarray, num: int) -> np.ndarray:
+def largest(values: Array, num: int) -> Array:
     """Indices of the `num` largest values, largest first, ties in their order.
 
     The same as with a stable sort, but without sorting the vocabulary.
@@ -366,7 +368,7 @@ def largest(values: np.ndarray, num: int) -> np.ndarray:
     return chosen[np.argsort(-values[chosen], kind="stable")]
 
 
-def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction.FoldIn:
+def fold_in(alpha: Array, num_threads: int | None, seed: int) -> prediction.FoldIn:
     """Settings of the inference of topics in new documents."""
     return prediction.FoldIn(alpha, 20, 5, num_threads, int(seed))
 

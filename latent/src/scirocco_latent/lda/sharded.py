@@ -31,6 +31,8 @@ from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
 
+Array = np.ndarray
+
 
 def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
     """Changes of the arguments of `LDA` with `client`; an error for what cannot run on workers."""
@@ -44,17 +46,11 @@ def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
             'with `client`, memory="documents" and sampler="gibbs" are not available: the topics of tokens would be '
             'stored on workers, which may be lost. Use memory="none" with sampler="scir", or remove `client`.'
         )
-    if given["local"] == "parallel":
-        raise InvalidValueError(
-            'local="parallel" draws for a whole batch at once, not document by document: with `client` use '
-            'local="gibbs" or "cvb0".'
-        )
     if given["device"] not in ("auto", "cpu"):
         raise InvalidValueError(
             f'with `client` the local steps run on workers: device="{given["device"]}" is not available.'
         )
-    local = "gibbs" if given["local"] == "auto" else given["local"]
-    return {"memory": "none", "device": "cpu", "local": local}
+    return {"memory": "none", "device": "cpu"}
 
 
 @contextlib.contextmanager
@@ -91,8 +87,8 @@ def _written(corpus: Corpus, folder: Path) -> CorpusSource:
 class AskedBatch(NamedTuple):
     """A batch whose documents are read by workers."""
 
-    documents: np.ndarray
-    distinct: np.ndarray
+    documents: Array
+    distinct: Array
     """The words of the batch, ascending."""
 
 
@@ -103,28 +99,28 @@ class CountInputs(NamedTuple):
     fingerprint: str
     settings: TopicSettings
     seed: tuple[int, int]
-    distinct: np.ndarray
-    weights: np.ndarray
+    distinct: Array
+    weights: Array
     """(words, topics), float32, of the words in `distinct`."""
 
 
 class Found(NamedTuple):
     """The sums of a shard: a bit mask of nonzero entries (words × topics), and their values."""
 
-    words: np.ndarray
+    words: Array
     """Positions in `CountInputs.distinct`."""
-    bits: np.ndarray
-    values: np.ndarray
+    bits: Array
+    values: Array
 
     @classmethod
-    def packed(cls, words: np.ndarray, sums: np.ndarray) -> Found:
+    def packed(cls, words: Array, sums: Array) -> Found:
         """Pack sums in the narrowest sufficient type."""
         some = sums.ravel() != 0
         values = sums.ravel()[some]
         narrow = np.min_scalar_type(int(values.max(initial=0)))
         return cls(words.astype(np.int32), np.packbits(some), values.astype(narrow))
 
-    def unpacked(self, num_topics: int, dtype: DTypeLike) -> np.ndarray:
+    def unpacked(self, num_topics: int, dtype: DTypeLike) -> Array:
         """The sums, (words, topics)."""
         out = np.zeros((len(self.words), num_topics), dtype)
         out.ravel()[np.unpackbits(self.bits, count=out.size).view(np.bool_)] = self.values
@@ -143,7 +139,7 @@ class CountShards:
         _, words, counts = delivery.rows
         return AskedBatch(delivery.documents, local.distinct_words(words, counts))
 
-    def counts(self, batch: AskedBatch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: AskedBatch, weights: Array, seed: tuple[int, int]) -> Array:
         """Counts (words, topics), float32."""
         path, fingerprint = str(self.source.path), self.source.fingerprint()
         common = CountInputs(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
@@ -152,7 +148,7 @@ class CountShards:
         return _added(found, weights.shape, stochastic_chain.unit(self.settings))
 
 
-def count_shard(common: CountInputs, documents: np.ndarray) -> Found:
+def count_shard(common: CountInputs, documents: Array) -> Found:
     """Sums of some documents, on a worker: one thread per task, as many tasks as the worker has threads."""
     source = opened(CorpusSource, common.path, common.fingerprint)
     rows = Corpus(source, None, 0).take_csr(documents)
@@ -165,12 +161,10 @@ def count_shard(common: CountInputs, documents: np.ndarray) -> Found:
     return Found.packed(places, sums)
 
 
-def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> np.ndarray:
+def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> Array:
     """Add the sums of all shards; the counts in float32 are rounded once, as without shards."""
     highest = sum(int(part.values.max(initial=0)) for part in found)
     total = np.zeros(shape, np.int32 if highest < 2**31 else np.int64)
     for part in found:
         total[part.words] += part.unpacked(shape[1], total.dtype)
-    out = np.empty(shape, np.float32)
-    np.multiply(total, np.float64(unit), out=out, casting="same_kind")
-    return out
+    return local.scaled_sums(total, unit)

@@ -24,7 +24,7 @@ from scirocco_latent.lda.tokeniser import WITHOUT_SPACES, as_tokeniser, count_wo
 
 _COUNTS, _WORDS = "docword.", "vocab."
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
-_MOST_NAMES = 20
+_MOST_NAMES = 20  # names of columns in a message
 
 
 class Texts(NamedTuple):

@@ -18,15 +18,16 @@ from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.embedded import STOP_WORDS as _ENGLISH
 from scirocco_latent.lda.streams import DocumentReader, stack
 
+# how much more often than by chance, and how often, two words are a phrase
 _LEAST_LIFT, _LEAST_PAIRS = 10.0, 5
-_SAMPLE = 500
-_LEAST_STOP_WORDS = 0.05
+_SAMPLE = 500  # texts that tell the language
+_LEAST_STOP_WORDS = 0.05  # share of stop words below which a language is not recognised
 WITHOUT_SPACES = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f]"
 )
 """Kana, Han, Thai, Lao, Khmer and Burmese characters."""
 _LETTER = re.compile(r"[^\W\d_]")
-_MOST_WITHOUT_SPACES = 0.2
+_MOST_WITHOUT_SPACES = 0.2  # share of letters of scripts without spaces that splits characters
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ from scirocco_latent.lda.results import TopWords
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300
-_EXTREMES = 20
-_AGREED = 1.1
+_NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300  # words of a topic, probability of intervals, most topics
+_EXTREMES = 20  # words in the tables of certain and uncertain ones
+_AGREED = 1.1  # largest R-hat of chains that agree
 _TRACED, _MOST_LINES = 6, 3_000
 """Number of words per topic with traces, and of lines in total: each takes about half a kilobyte."""
-_MUCH = 300_000_000
+_MUCH = 300_000_000  # logarithms that take too long
 _WIDTH, _HEIGHT, _MARGIN = 340, 300, 26
 """Of the map: the width of a phone, so that its words can be read there."""
 

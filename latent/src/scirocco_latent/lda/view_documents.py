@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scirocco_latent.lda.correlated import CorrelatedTopics
     from scirocco_latent.lda.dynamic import DynamicTopics
 
-_INTERVAL = 0.9
-_MOST_CARDS, _SHOWN, _EXCERPT = 100, 3, 280
-_GROUP_CARDS, _MOST_GROUPS, _MOST_ROWS = 12, 40, 2_000
+_INTERVAL = 0.9  # probability of intervals
+_MOST_CARDS, _SHOWN, _EXCERPT = 100, 3, 280  # topics, documents of each, and characters of an excerpt
+_GROUP_CARDS, _MOST_GROUPS, _MOST_ROWS = 12, 40, 2_000  # topics with a chart, groups in it, rows of a table
 
 
 class Read(NamedTuple):

@@ -22,7 +22,7 @@ import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores, run_blocks
 
-_MOST_GROUPS = 16
+_MOST_GROUPS = 16  # in which threads share a batch
 _BLOCK_TOKENS = 6_000  # of a block, about 0.3 ms: threads meet after each row of blocks
 _VISIT_TOKENS = 8  # of a document and a group: a visit has a cost of its own
 LANES = 16

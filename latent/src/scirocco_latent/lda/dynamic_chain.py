@@ -25,8 +25,10 @@ from scirocco_latent.lda.gaussian import GaussianChain, kernels
 from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays
 
-_SEED = 23
-_SMOOTHED = 0.1
+Array = np.ndarray
+
+_SEED = 23  # the same seed gives unrelated numbers to different functions
+_SMOOTHED = 0.1  # added to counts of words at the start
 PRIORS = {"spread": (1.0, 4.0), "drift": (1.0, 0.02)}
 """Shape and rate of the Gamma priors of 1/τ² and 1/σ²."""
 _GOAL = 0.4
@@ -37,9 +39,9 @@ class Walks(NamedTuple):
     """What defines the chains of a fit."""
 
     corpus: Corpus
-    slices: np.ndarray
+    slices: Array
     """The slice of each document."""
-    gaps: np.ndarray
+    gaps: Array
     """Time from each slice to the next."""
     settings: TopicSettings
     """Those of the model without time that finds the start."""
@@ -86,7 +88,7 @@ class WalkChain(GaussianChain):
 
     # -- a sweep -------------------------------------------------------------------------------------------------------
 
-    def topics(self) -> np.ndarray:
+    def topics(self) -> Array:
         """ω, (topic, word, slice)."""
         weights = np.exp(self.x - self.x.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
@@ -134,7 +136,7 @@ class WalkChain(GaussianChain):
             run_blocks(work, len(rows), self.threads)
         self._draw_scales(self.rng(TopicPurpose.HYPER))
 
-    def precision(self) -> np.ndarray:
+    def precision(self) -> Array:
         """The precision matrix of a walk."""
         (spread, drift), gaps = self.scales, self.task.gaps
         steps = 1.0 / (drift**2 * gaps)
@@ -154,9 +156,7 @@ class WalkChain(GaussianChain):
             self.scales[which] = drawn**-0.5
             self._scale(rng, which, first if which == 0 else self.x - first, shape, rate)
 
-    def _scale(
-        self, rng: np.random.Generator, which: int, part: np.ndarray, shape: float, rate: float
-    ) -> None:
+    def _scale(self, rng: np.random.Generator, which: int, part: Array, shape: float, rate: float) -> None:
         """Propose another scale together with x in proportion: words without tokens then do not hold it back."""
         step = math.exp(self.widths[which]) * rng.standard_normal()
         new, old = self.scales[which] * math.exp(step), self.scales[which]
@@ -168,7 +168,7 @@ class WalkChain(GaussianChain):
             self.x, self.scales[which] = proposal, new
         self.widths[which] += (chance - _GOAL) / (self.step + 1) ** 0.6
 
-    def _log_likelihood(self, x: np.ndarray) -> float:
+    def _log_likelihood(self, x: Array) -> float:
         high = x.max(axis=1, keepdims=True)
         sums = np.log(np.exp(x - high).sum(axis=1)) + high[:, 0]
         return float(np.sum(self.counts * x) - np.sum(self.counts.sum(axis=1, dtype=np.float64) * sums))

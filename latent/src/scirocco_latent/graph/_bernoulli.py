@@ -15,7 +15,9 @@ from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex import _moves
 from scirocco.simplex._moves import moved
-from scirocco_latent.graph._mixed import Unseen, pick
+from scirocco_latent.graph._poisson import Unseen, pick
+
+Array = np.ndarray
 
 kept = cached_for(__file__, _moves.__file__)
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -24,7 +26,7 @@ State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 @called
-def _choose(u: float, row: np.ndarray) -> int:
+def _choose(u: float, row: Array) -> int:
     """A number with the probabilities `row`."""
     last = row.size - 1
     k = 0
@@ -37,7 +39,7 @@ def _choose(u: float, row: np.ndarray) -> int:
 
 
 @called
-def _mark(i: int, side: int, rows: Rows, unseen: Unseen, directed: bool, marks: np.ndarray) -> int:
+def _mark(i: int, side: int, rows: Rows, unseen: Unseen, directed: bool, marks: Array) -> int:
     """Mark the nodes with which a node has no pair without an edge: linked, not observed, itself; returns how many."""
     pointers, ends, _ = rows
     first, second, numbers, by = unseen
@@ -85,9 +87,9 @@ def _draw_roles(
     unseen: Unseen,
     state: State,
     top: float,
-    marks: np.ndarray,
-    count: np.ndarray,
-    share: np.ndarray,
+    marks: Array,
+    count: Array,
+    share: Array,
     s0: uint64,
     s1: uint64,
 ) -> tuple[uint64, uint64]:
@@ -135,14 +137,14 @@ def _draw_roles(
 
 @kept
 def sweep(
-    nodes: np.ndarray,
+    nodes: Array,
     leaving: Rows,
     entering: Rows,
     unseen: Unseen,
     state: State,
     inside: bool,
     concentration: float,
-    marks: np.ndarray,
+    marks: Array,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Draw the memberships of some nodes exactly, given those of the others and B.
@@ -172,8 +174,8 @@ def draw_roles(
     entering: Rows,
     unseen: Unseen,
     state: State,
-    marks: np.ndarray,
-    counts: np.ndarray,
+    marks: Array,
+    counts: Array,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Draw the roles of all nodes given memberships and B, and add them to `counts` (N, K)."""
@@ -188,9 +190,9 @@ def roles(
     leaving: Rows,
     unseen: Unseen,
     state: State,
-    linked: np.ndarray,
-    apart: np.ndarray,
-    marks: np.ndarray,
+    linked: Array,
+    apart: Array,
+    marks: Array,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Draw the roles in all pairs, and count them by pairs with (`linked`) and without (`apart`) an edge (K, K).
@@ -235,8 +237,8 @@ def roles(
 
 @called
 def _at_edge(
-    sign: float, i: int, j: int, pi: np.ndarray, table: np.ndarray, matrix: np.ndarray, inside: bool, top: float,
-    out: np.ndarray, linked: np.ndarray, exposed: np.ndarray,
+    sign: float, i: int, j: int, pi: Array, table: Array, matrix: Array, inside: bool, top: float,
+    out: Array, linked: Array, exposed: Array,
 ) -> None:  # fmt: skip
     """Add what an edge has in place of a pair without one, to first order: to roles of i, and to those of both ends.
 
@@ -268,8 +270,8 @@ def _at_edge(
 
 @called
 def _apart(
-    scale: float, i: int, j: int, pi: np.ndarray, table: np.ndarray, inside: bool, top: float, out: np.ndarray,
-    often: float, exposed: np.ndarray,
+    scale: float, i: int, j: int, pi: Array, table: Array, inside: bool, top: float, out: Array,
+    often: float, exposed: Array,
 ) -> None:  # fmt: skip
     """Add what a pair without an edge has beyond first order."""
     num, p = pi.shape[1], 0.0
@@ -294,8 +296,8 @@ def _apart(
 
 @kept
 def count_edges(
-    rows: Rows, state: State, inside: bool, side: int, top: float, out: np.ndarray, linked: np.ndarray,
-    exposed: np.ndarray,
+    rows: Rows, state: State, inside: bool, side: int, top: float, out: Array, linked: Array,
+    exposed: Array,
 ) -> None:  # fmt: skip
     """`_at_edge` of all edges."""
     pi, to, fro, _, _, matrix = state
@@ -315,15 +317,15 @@ def estimate(
     unseen: Unseen,
     state: State,
     reference: State,
-    totals: np.ndarray,
+    totals: Array,
     inside: bool,
     tops: tuple[float, float],
     most: int,
     num_pairs: int,
-    out: np.ndarray,
-    linked: np.ndarray,
-    exposed: np.ndarray,
-    marks: np.ndarray,
+    out: Array,
+    linked: Array,
+    exposed: Array,
+    marks: Array,
     s0: uint64,
     s1: uint64,
 ) -> tuple[uint64, uint64]:
@@ -395,26 +397,26 @@ def estimate(
 
 @kept
 def move(
-    nodes: np.ndarray,
+    nodes: Array,
     leaving: Rows,
     entering: Rows,
     unseen: Unseen,
-    theta: np.ndarray,
+    theta: Array,
     state: State,
     reference: State,
-    totals: np.ndarray,
+    totals: Array,
     inside: bool,
     concentration: float,
     most: int,
     num_pairs: int,
-    drawn: np.ndarray,
-    noise: np.ndarray,
-    weight: np.ndarray,
+    drawn: Array,
+    noise: Array,
+    weight: Array,
     step: float,
     method: int,
-    linked: np.ndarray,
-    exposed: np.ndarray,
-    marks: np.ndarray,
+    linked: Array,
+    exposed: Array,
+    marks: Array,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Move π = θ / Σθ of some nodes: a step of dθ = (a + n - θ) dt + sqrt(2θ) dW with estimated counts n, see `moved`.

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
 
 from scirocco.diffusions.host import _random
-from scirocco_latent.graph import _mmsb
+from scirocco_latent.graph import _bernoulli
 from scirocco_latent.graph.bernoulli_chains import BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco_latent.graph.edges import read
 from scirocco_latent.graph.gibbs import BlockPrior, network, seed_words
@@ -165,7 +165,7 @@ def test_memberships_of_a_node_have_their_conditional_distribution(directed, see
     for number, counts in enumerate(found):
         words = seed_words((seed, number))
         tables = np.zeros((2, K, K), np.int64)
-        _mmsb.roles(net.leaving, chain._unseen, chain._state, *tables, np.zeros(N, np.int64), words)
+        _bernoulli.roles(net.leaving, chain._unseen, chain._state, *tables, np.zeros(N, np.int64), words)
         counts[:] = tables
     if not directed:
         expected, found = (x + np.moveaxis(x, -1, -2) for x in (expected, found))
@@ -264,7 +264,7 @@ def estimates(chain, i, count, seed):
     out, marks, nothing = np.empty(3), np.zeros(N, np.int64), np.empty((0, 0))
     s0, s1 = _random.stream(np.uint64(seed), np.uint64(977), np.uint64(i))
     for number in range(count):
-        s0, s1 = _mmsb.estimate(
+        s0, s1 = _bernoulli.estimate(
             i, net.leaving, net.entering, chain._unseen, chain._state, chain._referred, chain.totals, False, tops, 1,
             1, out, nothing, nothing, marks, np.uint64(s0), np.uint64(s1),
         )  # fmt: skip

@@ -17,6 +17,8 @@ from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex import _moves
 from scirocco.simplex._moves import moved
 
+Array = np.ndarray
+
 kept = cached_for(__file__, _moves.__file__)
 Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """First and second node of pairs that were not observed, their numbers by node, pointers to them."""
@@ -25,7 +27,7 @@ State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 @called
-def pick(u: float, edges: np.ndarray) -> int:
+def pick(u: float, edges: Array) -> int:
     """The first place at which cumulative weights reach a share u of the total."""
     last = edges.size - 1
     u *= edges[last]
@@ -36,9 +38,7 @@ def pick(u: float, edges: np.ndarray) -> int:
 
 
 @called
-def _expose(
-    i: int, unseen: Unseen, state: State, less: np.ndarray, into: np.ndarray, out: np.ndarray
-) -> None:
+def _expose(i: int, unseen: Unseen, state: State, less: Array, into: Array, out: Array) -> None:
     """Sums of `to` and `fro` over the other nodes of the pairs of a node: `out` of both, `into` of `fro` alone."""
     first, second, numbers, by = unseen
     _, to, fro, sums_to, sums_fro, _, receive = state
@@ -63,7 +63,7 @@ def _expose(
 
 
 @called
-def _renew(i: int, state: State, before: np.ndarray) -> None:
+def _renew(i: int, state: State, before: Array) -> None:
     """`to`, `fro` and their sums after the weights of a node changed; `before` are its former weights."""
     weights, to, fro, sums_to, sums_fro, matrix, receive = state
     num, general, directed = before.size, matrix.size > 0, receive.size > 0
@@ -89,17 +89,17 @@ def _renew(i: int, state: State, before: np.ndarray) -> None:
 
 @kept
 def sweep(
-    nodes: np.ndarray,
-    pointers: np.ndarray,
-    ends: np.ndarray,
-    places: np.ndarray,
+    nodes: Array,
+    pointers: Array,
+    ends: Array,
+    places: Array,
     unseen: Unseen,
-    colours: np.ndarray,
-    others: np.ndarray,
-    counts: np.ndarray,
-    pairs: np.ndarray,
+    colours: Array,
+    others: Array,
+    counts: Array,
+    pairs: Array,
     state: State,
-    arrived: np.ndarray,
+    arrived: Array,
     shape: float,
     rate: float,
     spread: float,
@@ -157,9 +157,7 @@ def sweep(
 
 
 @kept
-def log_likelihood(
-    pointers: np.ndarray, ends: np.ndarray, places: np.ndarray, weights: np.ndarray, to: np.ndarray
-) -> float:
+def log_likelihood(pointers: Array, ends: Array, places: Array, weights: Array, to: Array) -> float:
     """The log of the rates of all edges, times their counts."""
     total = 0.0
     for i in range(pointers.size - 1):
@@ -173,14 +171,7 @@ def log_likelihood(
 
 @called
 def _expect(
-    sign: float,
-    i: int,
-    j: int,
-    weights: np.ndarray,
-    to: np.ndarray,
-    matrix: np.ndarray,
-    out: np.ndarray,
-    pairs: np.ndarray,
+    sign: float, i: int, j: int, weights: Array, to: Array, matrix: Array, out: Array, pairs: Array
 ) -> None:
     """Add the probabilities of the communities of an edge at node i, and of those at both of its ends."""
     total = 0.0
@@ -200,12 +191,7 @@ def _expect(
 
 @kept
 def expected(
-    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    weights: np.ndarray,
-    to: np.ndarray,
-    matrix: np.ndarray,
-    out: np.ndarray,
-    pairs: np.ndarray,
+    rows: tuple[Array, Array, Array], weights: Array, to: Array, matrix: Array, out: Array, pairs: Array
 ) -> None:
     """Add the expected units of edges by node and community (N, K), and by the communities of both ends."""
     pointers, ends, units = rows
@@ -216,20 +202,20 @@ def expected(
 
 @kept
 def langevin(
-    nodes: np.ndarray,
-    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    entering: tuple[np.ndarray, np.ndarray, np.ndarray],
+    nodes: Array,
+    rows: tuple[Array, Array, Array],
+    entering: tuple[Array, Array, Array],
     unseen: Unseen,
     state: State,
     reference: State,
-    totals: np.ndarray,
-    pairs: np.ndarray,
-    arrived: np.ndarray,
+    totals: Array,
+    pairs: Array,
+    arrived: Array,
     shape: float,
     rate: float,
     spread: float,
-    drawn: np.ndarray,
-    noise: np.ndarray,
+    drawn: Array,
+    noise: Array,
     most: int,
     step: float,
     method: int,
@@ -290,10 +276,10 @@ def langevin(
 
 @kept
 def move_matrix(
-    matrix: np.ndarray,
-    shapes: np.ndarray,
-    rates: np.ndarray,
-    drawn: np.ndarray,
+    matrix: Array,
+    shapes: Array,
+    rates: Array,
+    drawn: Array,
     noise: float,
     step: float,
     method: int,
