@@ -132,7 +132,7 @@ $(VENV_PYMC): $(STAMP_PYMC)
 
 $(STAMP_PYMC): core/pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV_PYMC)
-	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e './core[pymc,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
+	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e './core[pymc,arviz,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
 	@touch $@
 
 $(STAMP_MINIMAL): core/pyproject.toml

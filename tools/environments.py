@@ -42,6 +42,7 @@ run.report("report.html")
 """
 CHECKS = {
     "": PLAIN,
+    "arviz": PLAIN + "assert run.to_arviz().posterior['mean'].shape == run.draws['mean'].shape",
     "plot": "import matplotlib, scirocco.demo.figure",
     "formula": """
 import numpy as np, pandas as pd, scirocco as sc
@@ -264,7 +265,7 @@ def dist(arguments: argparse.Namespace) -> int:
             shell(made[0].parent / "scirocco", "topics", "show", "topics", cwd=made[1])
             (made[1] / "readme").mkdir()
             try_readme(made[0], made[1] / "readme", "latent/README.md")
-        papers = (f"{core}[plot,numpyro]", latent, wheels["scirocco_papers"])
+        papers = (f"{core}[arviz,plot,numpyro,data]", latent, wheels["scirocco_papers"])
         with table.line("core, latent, papers"), environment(python, *papers, base=base) as made:
             try_code(*made, "import scirocco_papers")
             try_readme(*made, "papers/README.md")
@@ -272,6 +273,7 @@ def dist(arguments: argparse.Namespace) -> int:
     with table.line("scirocco"), environment(python, *whole) as made:
         for code in (
             CHECKS[""],
+            CHECKS["arviz"],
             CHECKS["plot"],
             CHECKS["formula"],
             CHECKS["formats"],
