@@ -146,7 +146,7 @@ def network(axes: Axes, rng: np.random.Generator) -> None:
     chance = np.where(block[:, None] == block[None, :], 0.45, 0.02)
     edges = np.argwhere(np.triu(rng.random((48, 48)) < chance, 1))
     model = sc.models.StochasticBlockModel(3, seed=0).fit(edges, progress=False)
-    labels = dict(zip(model.nodes_, np.asarray(model.memberships()).argmax(axis=1), strict=True))
+    labels = dict(zip(model.nodes_.listed(), np.asarray(model.memberships()).argmax(axis=1), strict=True))
     centres = np.array([[0, 1.4], [-1.4, -0.8], [1.4, -0.8]])
     angle = rng.uniform(0, 2 * np.pi, 48)
     places = centres[block] + np.sqrt(rng.random((48, 1))) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
