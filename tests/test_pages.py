@@ -16,7 +16,8 @@ from page_blocks import LANGUAGES, blocks, check_examples, run_shell  # noqa: E4
 pytestmark = pytest.mark.unit
 
 GUIDES = sorted(DOCS.glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
+READMES = [ROOT / folder / "README.md" for folder in (".", "core", "latent", "papers", "benchmarks")]
+PAGES = [*READMES, *GUIDES]
 REFERENCE = sorted((DOCS / "api").glob("*.md"))
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
 SHOWN = {"", "text", "toml", "r", "json"}
