@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco import _checks
 from scirocco.diagnostics import ess
 from scirocco.diagnostics.columns import Columns
 from scirocco.errors import InvalidValueError, SciroccoError
@@ -30,6 +31,7 @@ def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Chains that are stored in separate folders count as one run, and so do the runs of the shards of one data set.
     """
     root = Path(path)
+    _checks.path(path, "path")
     if not root.exists():
         raise InvalidValueError(f"{root} does not exist.")
     if not root.is_dir():

@@ -20,7 +20,6 @@ from scirocco.cli._models import (
     predict_command,
     show_command,
 )
-from scirocco.errors import InvalidValueError
 from scirocco_latent.commands.topics_tables import flow
 
 if TYPE_CHECKING:
@@ -90,8 +89,10 @@ def shown(
 
     Example: scirocco cluster show flowers-run --json
     """
+    from scirocco_latent.lda.readers import read_vocabulary
+
     model = opened.model
-    names = model.column_names(None if vocabulary is None else _lines(vocabulary))
+    names = model.column_names(None if vocabulary is None else read_vocabulary(vocabulary)[0])
     found = _profiles(model, names, words, opened.interval)
     low, high = model.num_clusters(opened.interval)
     values = {
@@ -155,13 +156,6 @@ class Profile(NamedTuple):
     low: float
     high: float
     typical: tuple[Typical, ...]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} cannot be read ({error}).") from error
 
 
 def _profiles(model: DPMixture, names: Sequence[str], num_typical: int, interval: float) -> list[Profile]:

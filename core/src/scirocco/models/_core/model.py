@@ -21,6 +21,7 @@ from scirocco.models._core.conventions import Conventions, not_fitted
 from scirocco.models._core.length import Asked, check_burnin
 from scirocco.models._core.program import FitOptions, Program
 from scirocco.models._core.view import View
+from scirocco.run import records
 from scirocco.run.result import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -126,8 +127,9 @@ class FittedModel(Conventions):
         `code` are arguments of the constructor with functions or weights of your own: a file contains no code.
         """
         saved = files.read(cls.__name__, registry.MODELS[cls.__name__].words, path, cls.VALUES)
-        model = cls(**(saved.settings | code))
-        model._settle(saved.run, saved.told, saved.arrays)
+        with records.understood(os.fspath(path)):
+            model = cls(**(saved.settings | code))
+            model._settle(saved.run, saved.told, saved.arrays)
         return model
 
     # -- inside -------------------------------------------------------------------------------------------------------

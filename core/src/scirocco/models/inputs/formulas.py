@@ -18,6 +18,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.files import read_table
 from scirocco.models.inputs.sizes import check_columns, check_numbers, check_size
 
 FUNCTIONS = frozenset(
@@ -399,16 +400,13 @@ def used_columns(parsed: Parsed, weights: str | None = None, response: bool = Tr
 
 
 def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = ()) -> Any:
-    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame.
+    """These columns of a table of pandas, polars or Arrow, a dict of columns, a file or a folder, as a pandas frame.
 
     Columns of True and False become numbers, except those to `keep`.
     """
     pandas = require("pandas", f"{who} with a formula")
     if isinstance(table, str) or hasattr(table, "__fspath__"):
-        from scirocco.data.native.folder import open_folder
-
-        source = open_folder(table)
-        table = source.read(0, source.num_rows)
+        table = read_table(table, names, folders=True)
     if hasattr(table, "collect_schema") and hasattr(table, "collect"):  # of polars
         raise InvalidTypeError(
             f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect()."
@@ -418,7 +416,7 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     if not isinstance(columns, Mapping):
         raise InvalidTypeError(
             f"{who} takes a table with named columns: a data frame of pandas, polars or Arrow, a dict of columns, or "
-            f"the path of a data folder; got {type(table).__name__}."
+            f"the path of a file or folder; got {type(table).__name__}."
         )
     unknown = [name for name in names if name not in columns]
     if unknown:

@@ -63,8 +63,8 @@ class Regression(Results):
             columns of text are categories, whose levels are remembered; `log`, `exp`, `sqrt`, `center`, `scale` and
             `I(x**2)` are functions; `0 +` leaves the intercept out; `offset(x)` is added to the linear predictor.
         frame
-            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a data folder. Predictions take
-            one with the same columns; the response is not needed there.
+            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a table or data folder.
+            Predictions take one with the same columns; the response is not needed there.
         weights
             Name of a column with weights of the rows' log likelihoods.
         **settings_and_options
