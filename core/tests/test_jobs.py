@@ -224,6 +224,10 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
     (folder / "job.toml").write_text(text)
     job = jobs.read_job(folder / "job.toml")
     np.testing.assert_array_equal(job.data["x"], rows["x"])
+    (folder / "job.toml").write_text(text.replace("rows.npz", "rows.csv"))
+    (folder / "rows.csv").write_text("x,y\n1.5,2\n2.5,3\n")
+    columns = jobs.read_job(folder / "job.toml").data
+    assert {name: column.tolist() for name, column in columns.items()} == {"x": [1.5, 2.5], "y": [2, 3]}
     starts = {"params = [0.5, 1.0]": np.array([0.5, 1.0]), "params = {a = 1.0}": {"a": np.array(1.0)}}
     for written, expected in starts.items():
         lines = [written if line.startswith("params") else line for line in text.splitlines()]
@@ -247,8 +251,8 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
         (':model"', ':not_a_model"', InvalidTypeError, "must name a sc.Model"),
         (':model"', '"', InvalidValueError, "form module:object"),
         ('model = "regr', 'model = "x.regr', InvalidValueError, "cannot be imported"),
-        ('data = "rows"', 'data = "nothing"', InvalidValueError, "does not exist"),
-        ('data = "rows"', 'data = "rows.csv"', InvalidValueError, "scirocco data convert rows.csv"),
+        ('data = "rows"', 'data = "nothing"', InvalidValueError, "no file or folder"),
+        ('data = "rows"', 'data = "job.toml"', InvalidValueError, "files of this kind cannot be read"),
         ('data = "rows"', "data = ", InvalidValueError, "is not TOML"),
     ],
 )

@@ -265,11 +265,12 @@ class Design:
     def read(cls, written: Mapping[str, Any]) -> Design:
         """The design that `written` described: rebuilt from a few rows, with the numbers of the fit."""
         pandas = require("pandas", "a formula")
-        first = cls(written["formula"], pandas.DataFrame(written["sample"]))
+        sample = {name: list(values) for name, values in written["sample"].items()}
+        rows = pandas.DataFrame(sample)
         state = {name: _back(values) for name, values in written["state"].items()}
-        spec = first._spec.update(transform_state=state)
+        spec = cls(written["formula"], rows)._spec.update(transform_state=state)
         offset = None if written["offset"] is None else cls.read(written["offset"])
-        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
+        return cls(written["formula"], rows, spec, sample, offset)
 
 
 def _made_terms(formula: str) -> Any:

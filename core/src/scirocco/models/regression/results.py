@@ -66,7 +66,8 @@ class Results(FittedModel):
     ) -> dict[str, np.ndarray]:
         draws = in_own_units(run.draws, told)
         self._design = None if told["design"] is None else Design.read(told["design"])
-        self._columns, self.categories_ = told["names"], dict(told["levels"])
+        self._columns = None if told["names"] is None else list(map(str, told["names"]))
+        self.categories_ = dict(told["levels"])
         vars(self).pop("feature_names_in_", None)
         if self._columns is not None:
             self.feature_names_in_ = np.asarray(self._columns, dtype=object)
