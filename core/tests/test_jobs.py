@@ -400,7 +400,7 @@ def test_the_command_line_comes_before_the_file(folder, capsys):
         ('"logistic"', np.full(200, 2.0), "`y` of a bernoulli model must be 0 or 1, got"),
         ('"poisson"', np.full(200, 0.5), "`y` of a poisson model must be a count"),
         ('"linear"', np.zeros((200, 2)), "`y` of shape"),
-        ('"softmax"', np.array(["late", "early"] * 100), "needs numbers in `y`"),
+        ('"softmax"', np.array(["late", "early"] * 100), "`y` of rows.npz .* holds text"),
         ("3", None, "must be a name in quotes, got 3"),
     ],
 )

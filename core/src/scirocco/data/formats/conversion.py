@@ -24,11 +24,12 @@ from scirocco.data.formats.readers import (
     reading,
 )
 from scirocco.data.formats.text import DELIMITERS, delimiter_of
-from scirocco.data.formats.text_table import EXACT, TextTable, WiderColumnError
+from scirocco.data.formats.text_table import TextTable, WiderColumnError
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource
 from scirocco.data.native.header import FILE_NAME
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
+from scirocco.data.values import EXACT
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Columns = Mapping[str, str | Sequence[str]]
