@@ -61,7 +61,7 @@ def streamed(folder: Path, store: Path | None, **options: Any) -> Any:
         sc.data.write(rows, helpers.make_data(num_rows=2_000))
     method = {"sampler": sc.SGLD(2e-5), "estimator": sc.Minibatch(16), "num_burnin": 1_000, "num_chains": 2}
     given = (helpers.MODEL, sc.data.open(rows), helpers.make_params())
-    return sampled(*given, folder=folder, store=store, num_samples=30_000, **method, **options)
+    return sampled(*given, folder=folder, store=store, num_samples=20_000, **method, **options)
 
 
 def default(folder: Path, store: Path | None, **options: Any) -> Any:
@@ -75,7 +75,7 @@ def counts(folder: Path, store: Path | None, **options: Any) -> Any:
     rows = np.random.default_rng(0).integers(0, 4, 2_000)
     method = {"sampler": sc.SCIR(0.1), "estimator": sc.Minibatch(50), "num_chains": 2}
     given = (_count_model(), rows, np.full(4, 0.25, np.float32))
-    return sampled(*given, folder=folder, store=store, num_samples=30_000, **method, **options)
+    return sampled(*given, folder=folder, store=store, num_samples=20_000, **method, **options)
 
 
 def _count_model() -> Any:
@@ -151,7 +151,6 @@ class _Child:
 
     def __init__(self, arguments: tuple[Any, ...]):
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["kill"])
         self.begun, sender = context.Pipe(duplex=False)
         self.process = context.Process(target=_child, args=(*arguments, sender))
         self.process.start()
@@ -191,9 +190,12 @@ def _commit(store: Path) -> Path:
 
 
 def _child(kind: str, folder: str, store: str, share: float | None, begun: Any) -> None:
-    """Make a run, in many short chunks; after a share of its steps wait to be killed."""
+    """Make a run; in many short chunks, and after a share of its steps wait to be killed, if it is to be."""
     from scirocco.run import session
 
+    if share is None:
+        KINDS[kind](Path(folder), Path(store))
+        return
     sharding.commit_often()
     session._FIRST_CHUNK, session._SECOND_CHUNK = 8, 16
     first: list[int] = []
@@ -208,7 +210,7 @@ def _child(kind: str, folder: str, store: str, share: float | None, begun: Any) 
         ):
             time.sleep(1.0)
 
-    KINDS[kind](Path(folder), Path(store), **({} if share is None else {"callbacks": [wait]}))
+    KINDS[kind](Path(folder), Path(store), callbacks=[wait])
 
 
 # -- workers of Dask ---------------------------------------------------------------------------------------------------

@@ -178,7 +178,6 @@ class Design:
         made = _made_terms(formula)
         self.formula = formula
         self.variables = checked_names(made, formula)
-        _need_columns(frame, self.variables, formula)
         labels, numbers = _uses(made)
         self._levels = labels - numbers
         self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
@@ -242,7 +241,6 @@ class Design:
 
     def matrix(self, frame: Any) -> np.ndarray:
         """The columns (rows, p) of a table, in double precision."""
-        _need_columns(frame, self.variables, self.formula)
         found = np.asarray(self._made(self._spec, frame), np.float64)
         if not np.all(np.isfinite(found)):
             column = int(np.argmax(~np.isfinite(found).all(axis=0)))
@@ -315,15 +313,6 @@ def checked_names(formula: Any, text: str) -> list[str]:
                 if name is not None and not own:
                     names.append(name)
     return list(dict.fromkeys(names))
-
-
-def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
-    unknown = [name for name in names if name not in frame.columns]
-    if unknown:
-        raise InvalidValueError(
-            f"the formula {formula!r} uses the column {unknown[0]!r}, which the table does not have; it has "
-            f"{', '.join(map(str, list(frame.columns)[:20]))}."
-        )
 
 
 def _uses(formula: Any) -> tuple[set[str], set[str]]:
