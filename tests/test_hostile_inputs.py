@@ -69,6 +69,7 @@ def test_a_url_is_no_path(tmp_path, monkeypatch, short_run, url, as_path):
         lambda: short_run.report(as_path(url)),
         lambda: sc.data.write(as_path(url), {"x": np.ones(3)}),
         lambda: sc.load(as_path(url)),
+        lambda: sc.run.list_runs(as_path(url)),
         lambda: sc.models.GaussianMixture(2).fit(
             np.arange(20.0)[:, None], store=as_path(url), progress=False
         ),

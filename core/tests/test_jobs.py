@@ -224,6 +224,10 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
     (folder / "job.toml").write_text(text)
     job = jobs.read_job(folder / "job.toml")
     np.testing.assert_array_equal(job.data["x"], rows["x"])
+    (folder / "job.toml").write_text(text.replace("rows.npz", "rows.csv"))
+    (folder / "rows.csv").write_text("x,y\n1.5,2\n2.5,3\n")
+    columns = jobs.read_job(folder / "job.toml").data
+    assert {name: column.tolist() for name, column in columns.items()} == {"x": [1.5, 2.5], "y": [2, 3]}
     starts = {"params = [0.5, 1.0]": np.array([0.5, 1.0]), "params = {a = 1.0}": {"a": np.array(1.0)}}
     for written, expected in starts.items():
         lines = [written if line.startswith("params") else line for line in text.splitlines()]
@@ -247,8 +251,8 @@ def test_arrays_in_memory_and_numbers_as_start(folder):
         (':model"', ':not_a_model"', InvalidTypeError, "must name a sc.Model"),
         (':model"', '"', InvalidValueError, "form module:object"),
         ('model = "regr', 'model = "x.regr', InvalidValueError, "cannot be imported"),
-        ('data = "rows"', 'data = "nothing"', InvalidValueError, "does not exist"),
-        ('data = "rows"', 'data = "rows.csv"', InvalidValueError, "scirocco data convert rows.csv"),
+        ('data = "rows"', 'data = "nothing"', InvalidValueError, "no file or folder"),
+        ('data = "rows"', 'data = "job.toml"', InvalidValueError, "files of this kind cannot be read"),
         ('data = "rows"', "data = ", InvalidValueError, "is not TOML"),
     ],
 )
@@ -396,7 +400,7 @@ def test_the_command_line_comes_before_the_file(folder, capsys):
         ('"logistic"', np.full(200, 2.0), "`y` of a bernoulli model must be 0 or 1, got"),
         ('"poisson"', np.full(200, 0.5), "`y` of a poisson model must be a count"),
         ('"linear"', np.zeros((200, 2)), "`y` of shape"),
-        ('"softmax"', np.array(["late", "early"] * 100), "needs numbers in `y`"),
+        ('"softmax"', np.array(["late", "early"] * 100), "`y` of rows.npz .* holds text"),
         ("3", None, "must be a name in quotes, got 3"),
     ],
 )

@@ -25,7 +25,7 @@ from scirocco.errors import ForkedError, InvalidTypeError, InvalidValueError, Sc
 def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
     """Issue a warning that points at the line of the user's code, at any depth in the library."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "scirocco":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("scirocco"):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

@@ -85,6 +85,7 @@ def version(as_json: Annotated[bool, JSON] = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     _interrupt.release()
+    _exit.open_closed_streams()
     _exit.let_broken_pipes_be_known()
     _exit.write_plain_help()
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -198,6 +198,14 @@ def leave(message: str, own_process: bool) -> None:
             os._exit(INTERRUPTED)
 
 
+def open_closed_streams() -> None:
+    """Print to nowhere where a stream is closed (`>&-`): the next file that is opened would take its place."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+
+
 def let_broken_pipes_be_known() -> None:
     """Raise BrokenPipeError when the reader has closed the pipe; rich would exit with status 1, which is taken."""
     from rich.console import Console

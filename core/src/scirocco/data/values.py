@@ -14,6 +14,9 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+EXACT = 2**53
+"""Whole numbers up to here are exact in double precision."""
+
 
 @runtime_checkable
 class Series(Protocol):
@@ -59,7 +62,8 @@ class Sparse(Protocol):
 def as_numpy(values: Any, name: str) -> np.ndarray:
     """Any array, column or nested list as a NumPy array of native byte order; masked values raise an error.
 
-    Missing values of pandas, polars and Arrow become NaN in numbers, and None or NA in objects.
+    Missing values of pandas, polars and Arrow become NaN in numbers, and None or NA in objects: texts, and whole
+    numbers that double precision does not hold.
     """
     if hasattr(values, "tocsr"):  # NumPy would make an object of it, and SciPy crash on a damaged one
         raise InvalidTypeError(f"{name} is a sparse matrix; pass an array: `matrix.toarray()`.")
@@ -75,7 +79,19 @@ def as_numpy(values: Any, name: str) -> np.ndarray:
                 f"{name} is not a table: its rows differ in length. All rows must have the same columns."
             ) from error
         raise InvalidTypeError(f"{name} cannot be read as an array: {error}") from error
+    if array.dtype.kind == "f" and array.ndim == 1 and np.any(np.abs(array) >= EXACT):
+        array = _exact(values, array)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _exact(values: Any, array: np.ndarray) -> np.ndarray:
+    """Whole numbers of polars or Arrow that became decimal because some are missing, as objects."""
+    listed = getattr(values, "to_pylist", getattr(values, "to_list", list))()
+    if not any(isinstance(value, int) for value in listed):
+        return array
+    found = np.empty(len(listed), object)
+    found[:] = listed
+    return found
 
 
 def _refuse_masked(parts: Sequence[Any], name: str) -> None:

@@ -20,10 +20,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from scirocco import _checks, estimators, samplers, simplex
-from scirocco.data.formats.readers import reading
+from scirocco.data.formats.conversion import open_table, read_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
 from scirocco.model import Posterior
@@ -302,21 +301,12 @@ def _imported(module: str, name: str) -> Any:
 
 
 def read_data(path: Path) -> Data:
-    """A data folder (streamed), or arrays from an .npz or .npy file (in memory)."""
+    """A data folder (streamed), or the arrays or columns of a file (in memory)."""
     if path.is_dir():
         return path
-    if not path.exists():
-        raise InvalidValueError(f"`data`: {path} does not exist.")
-    if path.suffix == ".npz":
-        with reading(path), np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    if path.suffix == ".npy":
-        with reading(path):
-            return np.load(path, allow_pickle=False)
-    raise InvalidValueError(
-        f"`data`: {path} is neither a data folder nor an .npz or .npy file. Convert it first: "
-        f"scirocco data convert {path.name} FOLDER"
-    )
+    table = open_table(path)
+    found = read_columns(table, table.names)
+    return found["data"] if table.single else found
 
 
 def _params(written: object, here: Path) -> Params:

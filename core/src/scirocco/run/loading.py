@@ -269,6 +269,7 @@ def list_runs(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Chains that are stored in separate folders count as one run, and so do the runs of the shards of one data set.
     """
     root = Path(path)
+    _checks.path(path, "path")
     if not root.exists():
         raise InvalidValueError(f"{root} does not exist.")
     if not root.is_dir():

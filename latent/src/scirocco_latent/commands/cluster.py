@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from scirocco.cli import _common
-from scirocco.cli._common import say, typer, width
+from scirocco.cli._common import names_of, say, typer, width
 from scirocco.cli._models import (
     Fitting,
     Opened,
@@ -25,11 +25,6 @@ from scirocco_latent.commands.topics_tables import flow
 
 if TYPE_CHECKING:
     from scirocco.models import DPMixture
-import tempfile
-from typing import Any
-
-_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".zarr", ".npy")
-"""Endings of files that are tables; others are corpora."""
 
 
 class Wanted(NamedTuple):
@@ -42,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 class TableRows(NamedTuple):
-    """A table or a matrix of counts; `names` are the names of its columns."""
+    """A table or a matrix of counts; `names` are the words of the counts."""
 
     X: Any
     names: tuple[str, ...] | None
@@ -55,19 +50,22 @@ def read(wanted: Wanted, names: Sequence[str] | None = None) -> TableRows:
     path = wanted.path.expanduser()
     if not path.exists():
         raise InvalidValueError(f"there is no file or folder {path}.")
-    if _is_table(path):
-        if wanted.vocabulary is not None:
-            raise InvalidValueError(
-                "--vocabulary requires a corpus; the columns of a table have their own names."
-            )
-        X, found = _table(path, wanted.columns)
-        return TableRows(X, found, "gaussian" if wanted.base == "auto" else wanted.base)
-    if wanted.columns is not None:
-        raise InvalidValueError(f"--columns requires a table, but {path} is a corpus.")
-    return _corpus(path, wanted, names)
+    if not _has_columns(path):
+        if wanted.columns is not None:
+            raise InvalidValueError(f"--columns requires a table, but {path} is a corpus.")
+        return _corpus(path, wanted, names)
+    if wanted.vocabulary is not None:
+        raise InvalidValueError(
+            "--vocabulary requires a corpus; the columns of a table have their own names."
+        )
+    from scirocco.models.inputs.files import read_table
+
+    table = read_table(path, names_of(wanted.columns), folders=True)
+    return TableRows(table, None, "gaussian" if wanted.base == "auto" else wanted.base)
 
 
-def _is_table(path: Path) -> bool:
+def _has_columns(path: Path) -> bool:
+    from scirocco.data.formats.conversion import is_table
     from scirocco.data.formats.readers import is_sparse
     from scirocco.data.native.header import is_data_folder, read_header
 
@@ -75,42 +73,7 @@ def _is_table(path: Path) -> bool:
         return read_header(path).kind == "rows"
     if path.suffix == ".npz":
         return not is_sparse(path)
-    return path.suffix in _TABLES
-
-
-def _table(path: Path, columns: str | None) -> tuple[Any, tuple[str, ...] | None]:
-    from scirocco import data
-    from scirocco.data.native.header import is_data_folder
-
-    if is_data_folder(path):
-        return _stacked(data.open(path), columns)
-    chosen = None if columns is None else {"x": [name.strip() for name in columns.split(",") if name.strip()]}
-    with tempfile.TemporaryDirectory() as folder:
-        made = data.convert(path, Path(folder) / "rows", columns=chosen, shuffle=False, dtype="float64")
-        return _stacked(made, None)
-
-
-def _stacked(source: Any, columns: str | None) -> tuple[Any, tuple[str, ...]]:
-    """All arrays side by side, in memory."""
-    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
-    rows = source.read(0, source.num_rows)
-    arrays = rows if isinstance(rows, dict) else {"x": rows}
-    parts: list[Any] = []
-    names: list[str] = []
-    for name, values in arrays.items():
-        if wanted is not None and name not in wanted:
-            continue
-        part = np.array(values, np.float64).reshape(len(values), -1)  # a copy, as the file may be deleted
-        entry = source.header.arrays[name] if isinstance(rows, dict) else None
-        own = entry.columns if entry is not None and entry.columns else None
-        numbered = [f"{name}[{k}]" for k in range(part.shape[1])] if part.shape[1] > 1 else [name]
-        parts.append(part)
-        names += list(own) if own is not None and len(own) == part.shape[1] else numbered
-    if not parts:
-        raise InvalidValueError(
-            f"--columns {columns}: {source.path} contains the arrays {', '.join(arrays)}."
-        )
-    return np.concatenate(parts, axis=1), tuple(names)
+    return is_table(path) or path.suffix in (".zarr", ".npy")
 
 
 def _corpus(path: Path, wanted: Wanted, names: Sequence[str] | None) -> TableRows:
@@ -198,8 +161,10 @@ def shown(
 
     Example: scirocco cluster show flowers-run --json
     """
+    from scirocco_latent.lda.readers import read_vocabulary
+
     model = opened.model
-    names = model.column_names(None if vocabulary is None else _lines(vocabulary))
+    names = model.column_names(None if vocabulary is None else read_vocabulary(vocabulary)[0])
     found = _profiles(model, names, words, opened.interval)
     low, high = model.num_clusters(opened.interval)
     values = {
@@ -261,13 +226,6 @@ class Profile(NamedTuple):
     low: float
     high: float
     typical: tuple[Typical, ...]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} cannot be read ({error}).") from error
 
 
 def _profiles(model: DPMixture, names: Sequence[str], num_typical: int, interval: float) -> list[Profile]:

@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.values import Sparse, as_numpy, missing
+from scirocco.data.values import EXACT, Sparse, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.graph.inputs import Array as Array
 from scirocco_latent.graph.inputs import GraphLike as GraphLike
 from scirocco_latent.graph.inputs import Raw, raw_edges
 
 _MOST_WEIGHT = 2**31  # sums of weights must fit in 64 bits
-_MOST_EXACT = 2**53
-"""From here on double precision does not hold all whole numbers."""
 
 
 class EdgeGraph(NamedTuple):
@@ -120,7 +118,7 @@ def _ends(values: Array, which: str) -> Array:
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             raise InvalidValueError(f"the {which} of edge {bad[0]} is missing ({values[bad[0]]}).")
-        large = np.flatnonzero(np.abs(values) >= _MOST_EXACT)
+        large = np.flatnonzero(np.abs(values) >= EXACT)
         if large.size:
             raise InvalidValueError(
                 f"the {which} of edge {large[0]} is {values[large[0]]:.17g} in a column of {values.dtype}, which does "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +15,6 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.files import read_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
-COLUMNS = ("source", "target", "weight")
 
 
 @runtime_checkable
@@ -73,8 +71,7 @@ class Raw(NamedTuple):
 def raw_edges(graph: Any) -> Raw:
     """The ends of edges as the user names them."""
     if isinstance(graph, (str, os.PathLike)):
-        place = _checks.path(graph, "graph").expanduser()
-        graph = _folder(place) if place.is_dir() else read_table(place)
+        graph = read_table(_checks.path(graph, "graph"), folders=True)
     if isinstance(graph, Sparse):
         return _matrix(graph)
     if isinstance(graph, _Igraph):
@@ -134,24 +131,6 @@ def _listed(column: Sequence[Any]) -> Array:
         if numbers.dtype.kind in "iu":  # not those that only double precision or objects hold together
             return numbers
     return np.array([*column, None], object)[:-1]
-
-
-def _folder(place: Path) -> Any:
-    """The edges in a data folder of `sc.data.write`: columns source, target and perhaps weight, or one array."""
-    import pandas as pd
-
-    from scirocco.data.native.folder import FolderSource
-
-    source = FolderSource(place)
-    rows = source.read(0, source.num_rows)
-    if isinstance(rows, np.ndarray):
-        return rows
-    if not set(rows) <= set(COLUMNS) or not set(COLUMNS[:2]) <= set(rows):
-        raise InvalidValueError(
-            f"a data folder of edges must have the columns source and target, and perhaps weight; {place} has "
-            f"{', '.join(rows)}."
-        )
-    return pd.DataFrame({name: rows[name] for name in COLUMNS if name in rows})
 
 
 def _batches(batches: Iterator[Any]) -> Raw:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from scirocco import _checks
 from scirocco._checks import positive_int
 from scirocco._extras import require
 from scirocco.data.formats.readers import is_sparse, reading
+from scirocco.data.formats.text import decoding
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Array = np.ndarray
@@ -23,7 +23,10 @@ Array = np.ndarray
 Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
 """A vocabulary in any format of `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
-_CHUNK_LINES = 1 << 20  # lines at a time
+_CHUNK_LINES = 1 << 20
+"""Lines of a UCI file that are held at once."""
+_FIRST = 80
+"""Characters that are enough to tell one format from another."""
 _FILES = (
     "a folder made by sc.data.convert, a UCI bag-of-words file (docword.*.txt), a Matrix Market file (.mtx), both "
     "also compressed (.gz), or a matrix saved by scipy.sparse.save_npz"
@@ -152,7 +155,7 @@ def _word_list(path: Path) -> tuple[str, ...]:
         raise InvalidValueError(
             f"`vocabulary` names the file {str(path)!r}, which does not exist. To pass words use a list."
         )
-    with reading(path), open_text(path) as file:
+    with decoding(path) as file:
         words = [line.strip() for line in file]
     while words and not words[-1]:
         words.pop()
@@ -161,11 +164,6 @@ def _word_list(path: Path) -> tuple[str, ...]:
             f"line {words.index('') + 1} of {path} is empty: a word list has one word per line."
         )
     return tuple(words)
-
-
-def open_text(path: Path) -> TextIO:
-    """Open a text file for reading; files that end in `.gz` are decompressed."""
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
 
 
 def read_matrix(path: Path) -> Any:
@@ -184,8 +182,8 @@ def read_matrix(path: Path) -> Any:
         with reading(path):
             return require("scipy.sparse", "reading sparse matrices").load_npz(path)
     if path.suffix != ".npz":
-        with reading(path), open_text(path) as file:
-            first = file.readline().strip()
+        with decoding(path) as file:
+            first = file.readline(_FIRST).strip()
         if first.startswith("%%MatrixMarket"):
             with reading(path), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # matrices and arrays are both accepted
@@ -198,8 +196,8 @@ def read_matrix(path: Path) -> Any:
 def _read_uci(path: Path) -> Any:
     """Read three lines D, W, NNZ, then `document word count` per line, both numbers counted from 1."""
     sparse = require("scipy.sparse", "reading bag-of-words files")
-    with reading(path), open_text(path) as file:
-        header = [file.readline().strip() for _ in range(3)]
+    with decoding(path) as file:
+        header = [file.readline(_FIRST).strip() for _ in range(3)]
         if not all(line.isdigit() for line in header):
             raise InvalidValueError(
                 f"{path} must start with three lines, the numbers of documents, words and entries; got {header}."

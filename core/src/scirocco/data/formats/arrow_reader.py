@@ -87,7 +87,7 @@ _SAME_SCHEMA = "All files of a folder must have the same columns and types: cast
 
 def _schema(file: Path) -> Any:
     with reading(file):
-        if file.suffix in PARQUET:
+        if file.suffix.lower() in PARQUET:
             parquet = require("pyarrow.parquet", "reading Parquet files")
             with parquet.ParquetFile(file) as opened:
                 return opened.schema_arrow
@@ -110,7 +110,7 @@ def _open_ipc(file: Path) -> Any:
 
 def _batches(file: Path, wanted: list[str]) -> Iterator[Any]:
     """Record batches of moderate size."""
-    if file.suffix in PARQUET:
+    if file.suffix.lower() in PARQUET:
         parquet = require("pyarrow.parquet", "reading Parquet files")
         # A small buffer: otherwise whole row groups are kept undecoded.
         with parquet.ParquetFile(file, buffer_size=1 << 16, pre_buffer=False) as opened:

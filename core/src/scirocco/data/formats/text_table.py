@@ -16,6 +16,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.data.formats import text
+from scirocco.data.values import EXACT
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 GAPS = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "#N/A"))
@@ -23,8 +24,6 @@ GAPS = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "
 _FLAGS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+$")
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ].*)?)?$")
-EXACT = 2**53
-"""Whole numbers up to here are exact in double precision."""
 _MANY = 1_000_000
 """Different texts of a column, above which they are hardly repeated."""
 _FEW_COLUMNS = 3

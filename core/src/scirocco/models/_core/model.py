@@ -21,6 +21,7 @@ from scirocco.models._core import files, registry
 from scirocco.models._core.length import AskedDraws, check_burnin
 from scirocco.models._core.program import FitOptions, Program
 from scirocco.models._core.view import View
+from scirocco.run import records
 from scirocco.run.result import Run
 from scirocco.samplers.schedules import Schedule
 
@@ -152,8 +153,9 @@ class FittedModel:
         `code` are arguments of the constructor with functions or weights of your own: a file contains no code.
         """
         saved = files.read(cls.__name__, registry.MODELS[cls.__name__].words, path, cls.VALUES)
-        model = cls(**(saved.settings | code))
-        model._settle(saved.run, saved.told, saved.arrays)
+        with records.understood(os.fspath(path)):
+            model = cls(**(saved.settings | code))
+            model._settle(saved.run, saved.told, saved.arrays)
         return model
 
     # -- inside --------------------------------------------------------------------------------------------------------

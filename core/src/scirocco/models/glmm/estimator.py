@@ -139,8 +139,8 @@ class GLMM(FittedModel):
         Parameters
         ----------
         frame
-            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a data folder; the response is
-            one of its columns.
+            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a table or data folder; the
+            response is one of its columns.
         y
             Not used: the formula names the response.
         num_steps, num_epochs, max_seconds

@@ -19,6 +19,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.files import read_table
 from scirocco.models.inputs.sizes import check_columns, check_numbers, check_size
 
 FUNCTIONS = frozenset(
@@ -178,7 +179,6 @@ class Design:
         made = _made_terms(formula)
         self.formula = formula
         self.variables = checked_names(made, formula)
-        _need_columns(frame, self.variables, formula)
         labels, numbers = _uses(made)
         self._levels = labels - numbers
         self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
@@ -242,7 +242,6 @@ class Design:
 
     def matrix(self, frame: Any) -> np.ndarray:
         """The columns (rows, p) of a table, in double precision."""
-        _need_columns(frame, self.variables, self.formula)
         found = np.asarray(self._made(self._spec, frame), np.float64)
         if not np.all(np.isfinite(found)):
             column = int(np.argmax(~np.isfinite(found).all(axis=0)))
@@ -265,11 +264,12 @@ class Design:
     def read(cls, written: Mapping[str, Any]) -> Design:
         """The design that `written` described: rebuilt from a few rows, with the numbers of the fit."""
         pandas = require("pandas", "a formula")
-        first = cls(written["formula"], pandas.DataFrame(written["sample"]))
+        sample = {name: list(values) for name, values in written["sample"].items()}
+        rows = pandas.DataFrame(sample)
         state = {name: _back(values) for name, values in written["state"].items()}
-        spec = first._spec.update(transform_state=state)
+        spec = cls(written["formula"], rows)._spec.update(transform_state=state)
         offset = None if written["offset"] is None else cls.read(written["offset"])
-        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
+        return cls(written["formula"], rows, spec, sample, offset)
 
 
 def _made_terms(formula: str) -> Any:
@@ -314,15 +314,6 @@ def checked_names(formula: Any, text: str) -> list[str]:
                 if name is not None and not own:
                     names.append(name)
     return list(dict.fromkeys(names))
-
-
-def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
-    unknown = [name for name in names if name not in frame.columns]
-    if unknown:
-        raise InvalidValueError(
-            f"the formula {formula!r} uses the column {unknown[0]!r}, which the table does not have; it has "
-            f"{', '.join(map(str, list(frame.columns)[:20]))}."
-        )
 
 
 def _uses(formula: Any) -> tuple[set[str], set[str]]:
@@ -400,16 +391,13 @@ def used_columns(parsed: Parsed, weights: str | None = None, response: bool = Tr
 
 
 def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = ()) -> Any:
-    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame.
+    """These columns of a table of pandas, polars or Arrow, a dict of columns, a file or a folder, as a pandas frame.
 
     Columns of True and False become numbers, except those to `keep`.
     """
     pandas = require("pandas", f"{who} with a formula")
     if isinstance(table, (str, os.PathLike)):
-        from scirocco.data.native.folder import open_folder
-
-        source = open_folder(table)
-        table = source.read(0, source.num_rows)
+        table = read_table(table, names, folders=True)
     if type(table).__name__ == "LazyFrame":  # of polars
         raise InvalidTypeError(
             f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect()."
@@ -419,7 +407,7 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     if not isinstance(columns, Mapping):
         raise InvalidTypeError(
             f"{who} takes a table with named columns: a data frame of pandas, polars or Arrow, a dict of columns, or "
-            f"the path of a data folder; got {type(table).__name__}."
+            f"the path of a file or folder; got {type(table).__name__}."
         )
     unknown = [name for name in names if name not in columns]
     if unknown:

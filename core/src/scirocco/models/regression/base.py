@@ -116,8 +116,8 @@ class Regression(FittedModel):
             columns of text are categories, whose levels are remembered; `log`, `exp`, `sqrt`, `center`, `scale` and
             `I(x**2)` are functions; `0 +` leaves the intercept out; `offset(x)` is added to the linear predictor.
         frame
-            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a data folder. Predictions take
-            one with the same columns; the response is not needed there.
+            A data frame of pandas, polars or Arrow, a dict of columns, or the path of a table or data folder.
+            Predictions take one with the same columns; the response is not needed there.
         weights
             Name of a column with weights of the rows' log likelihoods.
         **settings_and_options
@@ -271,7 +271,8 @@ class Regression(FittedModel):
     ) -> dict[str, np.ndarray]:
         draws = in_own_units(run.draws, told)
         self._design = None if told["design"] is None else Design.read(told["design"])
-        self._columns, self.categories_ = told["names"], dict(told["levels"])
+        self._columns = None if told["names"] is None else list(map(str, told["names"]))
+        self.categories_ = dict(told["levels"])
         vars(self).pop("feature_names_in_", None)
         if self._columns is not None:
             self.feature_names_in_ = np.asarray(self._columns, dtype=object)
