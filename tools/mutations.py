@@ -166,7 +166,7 @@ MUTATIONS = {
         (f"{SIMPLEX}::test_moments_are_those_of_the_theory",),
     ),
     "scir-cv-rate": Mutation(
-        "simplex/scir_cv.py",
+        "simplex/scir.py",
         "(estimate - 1.0) / jnp.where(used, reference - 1.0, 1.0)",
         "estimate / jnp.where(used, reference, 1.0)",
         ("core/tests/simplex/test_samplers.py::test_control_holds_the_mode",),

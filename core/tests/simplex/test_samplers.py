@@ -14,7 +14,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.simplex import theory
-from scirocco.simplex.scir_cv import control_is_stable, controlled, correction
+from scirocco.simplex.scir import control_is_stable, controlled, correction
 from simplex import counting
 from simplex.counting import MODELS, draw
 

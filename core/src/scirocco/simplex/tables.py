@@ -3,7 +3,7 @@
 A variable is conditionally Gamma(shape, 1); in a stochastic sampler its shape, prior plus counts, is an estimate. A
 rule is a function of an array module: `stable(np)` and `stable(jnp)` work on arrays, and numba compiles `stable(np)`
 for scalars. It has three users: tables of variables on the host (here), the compiled samplers of models, which move one
-number at a time (`_moves.moved`), and programs for devices (`scir_cv.controlled`, `diffusions.cir`).
+number at a time (`_moves.moved`), and programs for devices (`scir.controlled`, `diffusions.cir`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_ROWS = 1e6
 
 @functools.cache
 def stable(xp: Any) -> Callable[..., Any]:
-    """The rule when a component uses the control variate: `scir_cv.control_is_stable` on the arrays of a module."""
+    """The rule when a component uses the control variate: `scir.control_is_stable` on the arrays of a module."""
 
     def control_is_stable(parametrization: Any, reference: Any, variance: Any, step: Any) -> Any:
         excess = xp.maximum(reference - 1.0, 1e-6)
@@ -122,7 +122,7 @@ def moved(
         h, in relaxation times of θ.
     reference, variance
         The shapes from more rows (0: none), and the variance of an estimate. Entries for which control is not stable
-        move by SCIR, see `scir_cv.control_is_stable`.
+        move by SCIR, see `scir.control_is_stable`.
     out, num_threads
         As for `diffusions.host.cir`.
     """

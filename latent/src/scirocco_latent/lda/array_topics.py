@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco.diffusions import cir
 from scirocco.simplex import tables
-from scirocco.simplex.scir_cv import controlled
+from scirocco.simplex.scir import controlled
 from scirocco.types import Array
 from scirocco_latent.lda import arrays
 from scirocco_latent.lda.array_chain import packed
