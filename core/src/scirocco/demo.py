@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from scirocco.demo import DemoProblem
 
 __all__ = ["Demo", "compare", "run_demo"]
 
