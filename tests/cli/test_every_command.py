@@ -92,8 +92,9 @@ def test_wrong_option(command, say):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "topics", "cluster", "hmm", "network", "model"])
-def test_help_has_one_example(command, say):
+def test_help_is_plain_and_has_one_example(command, say):
     status, out, _ = say(*command.split(), "--help")
+    assert not any(sign in out for sign in ("{", "<bool>")) and "--help" in out
     text = " ".join(out.replace("│", " ").split())
     assert status == 0 and text.count(f"Example: scirocco {command}") == 1
 
@@ -183,12 +184,6 @@ def test_printed_commands_quote_paths(command, name, fitted, say, tmp_path):
     shutil.copytree(getattr(fitted, name), tmp_path / "a run")
     status, out, _ = say(command, "show", tmp_path / "a run")
     assert status == 0 and " ".join(out.split()).count(f"'{tmp_path}/a run'") == 2
-
-
-@pytest.mark.parametrize("command", ["resume", "topics fit", "data convert"])
-def test_the_help_is_plain(command, say):
-    status, out, _ = say(*command.split(), "--help")
-    assert status == 0 and not any(sign in out for sign in ("{", "<bool>")) and "--help" in out
 
 
 def test_the_help_documents_the_exit_status(say):

@@ -12,7 +12,7 @@ import re
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -120,6 +120,13 @@ def _suggest(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
         if argument in elsewhere:
             return f": `{ours}` is an argument of {elsewhere[argument]}."
     return f". It has {', '.join(known)}."
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """` Did you mean ...?`, or nothing."""
+    lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(str(word).lower(), lower, 1, cutoff=0.5)
+    return f" Did you mean `{lower[close[0]]}`?" if close else ""
 
 
 def positive_int(value: object, name: str, *, minimum: int = 1) -> int:

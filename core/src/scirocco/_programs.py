@@ -67,7 +67,8 @@ def keep() -> str | None:
     top = Path(wanted or os.environ.get("XDG_CACHE_HOME", "") or "~/.cache").expanduser()
     folder = top / ("" if wanted else "scirocco") / f"programs-{jaxlib.__version__}-{_processor()}"
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+            missing.mkdir(0o700, exist_ok=True)  # with `parents` theirs would follow the umask
         writable, safe = os.access(folder, os.W_OK), _is_own(folder)
     except OSError:
         return None

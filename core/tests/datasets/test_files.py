@@ -4,7 +4,6 @@ import functools
 import gzip
 import hashlib
 import http.server
-import os
 import threading
 import zipfile
 
@@ -136,32 +135,6 @@ def test_a_damaged_file_is_refused_also_after_a_good_one(tiny):
         errors.InvalidValueError, match=r"words\.txt is damaged or another version: its sha256"
     ):
         files.find(entry, origin)
-
-
-def test_a_file_is_hashed_once_for_each_state(tiny, monkeypatch, cache):
-    entry, origin = tiny
-    hashed = []
-    monkeypatch.setattr(files, "sha256", lambda path: hashed.append(path.name) or real(path))
-    files.find(entry, origin)
-    files.find(entry, origin)
-    assert hashed == ["tiny.npz", "words.txt"]
-    os.utime(origin / "tiny.npz", ns=(0, 0))
-    files.find(entry, origin)
-    assert hashed == ["tiny.npz", "words.txt", "tiny.npz"]
-    (cache / "checked.json").write_text("{")  # a broken memory is no memory
-    files.find(entry, origin)
-    assert len(hashed) == 5
-    assert sorted(path.name for path in cache.iterdir()) == ["checked.json"]
-
-
-real = files.sha256
-
-
-def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tiny, monkeypatch, tmp_path):
-    entry, origin = tiny
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert len(files.find(entry, origin)) == 2
 
 
 @pytest.fixture

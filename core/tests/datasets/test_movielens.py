@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from scirocco.datasets.visits import MOVIELENS, movielens100k
 
 from scirocco import errors
+from scirocco.datasets.relations import MOVIELENS, movielens100k
 from shared_data import data_folder
 
 pytestmark = pytest.mark.unit

@@ -14,7 +14,7 @@ from report.reading import Page, made_run, noise
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.report import columns
+from scirocco.report import chains
 from scirocco.store.stored import LazyArray
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -280,10 +280,10 @@ def test_ranks_of_equal_draws_are_shared(seed):
     """Bins of all chains are equal for any ties; a chain below all others has the first ranks."""
     rng = np.random.default_rng(seed)
     for values in (rng.integers(0, 3, (3, 40)).astype(float), rng.normal(size=(3, 40))):
-        counts = columns.rank_counts(values, 8)
+        counts = chains.rank_counts(values, 8)
         np.testing.assert_allclose(counts.sum(axis=0), 120 / 8)
         np.testing.assert_allclose(counts.sum(axis=1), 40)
-    apart = columns.rank_counts(np.stack([np.zeros(40), np.ones(40)]), 4)
+    apart = chains.rank_counts(np.stack([np.zeros(40), np.ones(40)]), 4)
     np.testing.assert_allclose(apart, [[20, 20, 0, 0], [0, 0, 20, 20]])
 
 
@@ -291,8 +291,8 @@ def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
     values = noise(seed, 3, 100, 12)
     values[0, :, 4] += 30.0  # chains disagree
     values[:, :, 7] += 100.0
-    found = columns.gather({"a": values[:, :, :5], "b": values[:, :, 5:]})
-    chosen = columns.choose(columns.summarise(found), 1, 1)
+    found = chains.gather({"a": values[:, :, :5], "b": values[:, :, 5:]})
+    chosen = chains.choose(chains.summarise(found), 1, 1)
     assert {found.names[k]: why for k, why in chosen.items()} == {
         "a[4]": "mixed worst",
         "b[2]": "largest mean",

@@ -154,6 +154,17 @@ def test_programs_of_others_are_not_run(cache, monkeypatch, case):
     assert "jax_compilation_cache_dir" not in told
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+def test_folders_of_programs_are_private_under_any_umask(cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("SCIROCCO_CACHE", str(tmp_path / "new" / "inner"))
+    before = os.umask(0)
+    try:
+        folder = Path(_programs.keep())
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent, tmp_path / "new")] == [0o700] * 3
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_named_pipe_among_the_programs_is_removed(cache):
     folder, _ = cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import shlex
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from scirocco._checks import did_you_mean
 from scirocco._interrupt import STATUS as INTERRUPTED
 from scirocco.cli._common import say, typer
 
@@ -257,16 +257,9 @@ def _suggesting(error: Any, context: Any) -> str | None:
     kind, word = found[1], found[2]
     if kind == "command":
         known = list(context.command.commands)
-        return f"No such command '{word}'.{suggestion(word, known)}"
+        return f"No such command '{word}'.{did_you_mean(word, known)}"
     known = [name for p in context.command.params for name in (*p.opts, *p.secondary_opts) if name[:1] == "-"]
-    return f"No such option: {word}.{suggestion(word, known)}"
-
-
-def suggestion(word: str, known: list[str]) -> str:
-    """` Did you mean ...?`, or nothing."""
-    lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), lower, 1, cutoff=0.5)
-    return f" Did you mean `{lower[close[0]]}`?" if close else ""
+    return f"No such option: {word}.{did_you_mean(word, known)}"
 
 
 def of_file(error: OSError) -> str:

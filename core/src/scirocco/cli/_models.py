@@ -251,7 +251,7 @@ def _register(
     command: Callable[[dict[str, Any], dict[str, Any]], None],
     fixed: Mapping[str, Any] | None = None,
 ) -> None:
-    """A command with the parameters of `options`, but for the fixed ones, and of the function, but for its first."""
+    """A command with the parameters of `options`, except fixed ones, and of the function, except its first."""
     own = dict(list(inspect.signature(function).parameters.items())[1:])
     signature = inspect.signature(options).parameters
     common = {key: parameter for key, parameter in signature.items() if key not in (fixed or {})}

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from scirocco._checks import did_you_mean
 from scirocco.cli import _common
 from scirocco.cli._common import typer
-from scirocco.cli._exit import suggestion
 from scirocco.cli._models import (
     Fitting,
     Opened,
@@ -84,7 +84,7 @@ def _kind_of(name: str) -> str:
     if name not in MODELS:
         others = [other for other in MODELS if not MODELS[other].group]
         raise InvalidValueError(
-            f"there is no model {name!r}.{suggestion(name, list(MODELS))} `model fit` has {', '.join(others)}."
+            f"there is no model {name!r}.{did_you_mean(name, MODELS)} `model fit` has {', '.join(others)}."
         )
     if MODELS[name].group:
         raise InvalidValueError(f"{name} has a command of its own: `scirocco {MODELS[name].command}`.")

@@ -7,7 +7,7 @@ sampling is checked here, and the message names the array.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -214,14 +214,16 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
-    lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name.removeprefix('data ')}: {length}" for name, length in lengths.items())
-        raise InvalidValueError(
-            f"the data arrays have different numbers of rows ({listed}). They must be equal."
-        )
-    if not next(iter(lengths.values())):
+    check_lengths({name.removeprefix("data "): array for name, array in zip(names, arrays, strict=True)})
+    if not len(arrays[0]):
         raise InvalidValueError("the data are empty: there are 0 rows.")
+
+
+def check_lengths(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise an error for arrays of different lengths."""
+    if len({len(array) for array in arrays.values()}) > 1:
+        listed = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
+        raise InvalidValueError(f"the arrays have different numbers of rows ({listed}). They must be equal.")
 
 
 def check_finite(array: np.ndarray, name: str, first_row: int = 0, columns: Sequence[str] = ()) -> None:

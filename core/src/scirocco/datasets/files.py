@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -20,8 +18,6 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, MissingDataErro
 from scirocco.store.files import writing
 
 VARIABLE = "SCIROCCO_DATA"
-_PIECE = 1 << 20  # bytes read at a time
-_MEMORY = "checked.json"
 
 Arrays = dict[str, np.ndarray]
 
@@ -198,47 +194,14 @@ def _missing(entry: Entry, places: list[Path]) -> str:
 
 
 def check(path: Path, file: File) -> None:
-    """Compare a file with its sha256, unless this was done since its last change."""
-    status = path.stat()
-    mark = [status.st_size, status.st_mtime_ns, file.sha256]
-    key = str(path.resolve())
-    known = _remembered()
-    if known.get(key) == mark:
-        return
-    found = sha256(path)
+    """Compare a file with its sha256."""
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != file.sha256:
         raise InvalidValueError(
-            f"{path} is damaged or another version: its sha256 is {found} ({status.st_size:,} bytes), expected "
+            f"{path} is damaged or another version: its sha256 is {found} ({path.stat().st_size:,} bytes), expected "
             f"{file.sha256} ({file.size:,} bytes). Replace the file."
         )
-    _remember({**known, key: mark})
-
-
-def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def _remembered() -> dict[str, Any]:
-    """The cache of earlier checks; empty if it cannot be read."""
-    try:
-        found = json.loads((cache_folder() / _MEMORY).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _remember(checked: dict[str, Any]) -> None:
-    """Write the cache atomically; if that fails, the next check is repeated."""
-    folder = cache_folder()
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        with writing(str(folder / _MEMORY), sync=False, many_writers=True) as file:
-            file.write(json.dumps(checked).encode())
 
 
 # -- downloads, and what is made of them: compared with a digest, so that it is exactly what the loaders expect --------

@@ -92,6 +92,20 @@ class Section(NamedTuple):
 # -- tables, which can be sorted and searched with scripts, and read without -----------------------------------------
 
 
+def legend(entries: Iterable[tuple[Html, str]]) -> Html:
+    """What the marks of charts mean: a mark, drawn in 20 by 10 units, and words."""
+    items = [
+        tag("li", tag("svg", mark, viewBox="0 0 20 10", aria_hidden="true"), f" {words}")
+        for mark, words in entries
+    ]
+    return tag("ul", *items, class_="key")
+
+
+def spot(class_: str) -> Html:
+    """A circle for a legend."""
+    return tag("circle", cx=10, cy=5, r=4, class_=class_)
+
+
 def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
     """A table with names on the left and values on the right; a name that begins with a space is indented."""
     body = [

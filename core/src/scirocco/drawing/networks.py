@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
 
 from scirocco.drawing import svg
-from scirocco.drawing.markup import Html, join, shorten, tag
+from scirocco.drawing.markup import Html, join, legend, shorten, spot, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -168,12 +168,4 @@ def _key(best: Array, num: int, words: tuple[str, str]) -> Html:
         (f"spot c{k % svg.NUM_COLOURS}", f"{words[0]} {k} ({counts[k]:,})") for k in range(min(num, _KEYED))
     ]
     told.append(("unsure", words[1]))
-    items = [
-        tag(
-            "li",
-            tag("svg", tag("circle", cx=10, cy=5, r=4, class_=kind), viewBox="0 0 20 10", aria_hidden="true"),
-            f" {text}",
-        )
-        for kind, text in told
-    ]
-    return tag("ul", *items, class_="key")
+    return legend((spot(kind), text) for kind, text in told)

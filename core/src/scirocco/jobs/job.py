@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hmac
 import importlib
 import inspect
@@ -131,11 +130,9 @@ def _model(written: dict[str, Any], data: Data, path: Path) -> tuple[Posterior, 
             )
         return model, _params(written["params"], here)
     if name not in zoo.families():
-        close = difflib.get_close_matches(name, zoo.families(), 1)
-        hint = f" Did you mean `{close[0]}`?" if close else ""
         raise InvalidValueError(
             f"`model` of {path}: `{name}` is neither of the form module:object, e.g. regression:model, nor one of "
-            f"{', '.join(zoo.families())}.{hint}"
+            f"{', '.join(zoo.families())}.{_checks.did_you_mean(name, zoo.families())}"
         )
     options = {k: v for k, v in written["model"].items() if k != "name"} if name != written["model"] else {}
     _refuse_unknown(options, zoo.options_of(name), f"`model` of {path}")
@@ -203,7 +200,7 @@ def resume_job(
 
 def is_trusted(path: Path) -> bool:
     """Whether the file that a run names lies outside it, and this user has started the run from that file."""
-    notes = Record.from_json(open_stored(_first(path)).record).notes or {}
+    notes = _record(path).notes or {}
     written, given = notes.get("config"), notes.get("config_mark")
     if not isinstance(written, str) or not isinstance(given, str):
         return False
@@ -239,22 +236,19 @@ def _is_key(file: Path) -> bool:
 
 def origin(path: Path) -> str | None:
     """The configuration file that a stored run was started from."""
-    found = _notes(path).get("config")
-    return None if found is None else str(found)
+    config = (_record(path).notes or {}).get("config")
+    return None if config is None else str(config)
 
 
-def _notes(path: Path) -> dict[str, str]:
-    return Record.from_json(open_stored(_first(path)).record).notes or {}
-
-
-def _first(path: Path) -> Path:
-    """The run itself; of chains in a folder each the first."""
-    return Path(CHAINS.path(str(path), 0)) if CHAINS.is_at(path) else path
+def _record(path: Path) -> Record:
+    """The record of the run; of chains in a folder each, that of the first."""
+    first = CHAINS.path(str(path), 0) if CHAINS.is_at(path) else path
+    return Record.from_json(open_stored(first).record)
 
 
 def _refuse_others(path: Path) -> None:
     """Reject models with their own sampling loop, which have their own command."""
-    model = Record.from_json(open_stored(_first(path)).record).model
+    model = _record(path).model
     if model not in MODELS:
         return
     command = MODELS[model].command
@@ -354,6 +348,5 @@ def _schedule(value: object, place: str) -> Any:
 def _refuse_unknown(names: Iterable[object], known: Collection[str], place: str) -> None:
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, 1)
-            hint = f" Did you mean `{close[0]}`?" if close else f" Known: {', '.join(known)}."
+            hint = _checks.did_you_mean(name, known) or f" Known: {', '.join(known)}."
             raise InvalidValueError(f"{place} has an unknown entry `{name}`.{hint}")

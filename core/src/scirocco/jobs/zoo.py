@@ -6,7 +6,6 @@ that are words, predictions) see `sc.models`.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import os
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import transforms
-from scirocco._checks import positive, positive_int
+from scirocco._checks import did_you_mean, positive, positive_int
 from scirocco.data import open as open_folder
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
@@ -219,8 +218,7 @@ def examples() -> tuple[str, ...]:
 def example(name: str) -> str:
     """A configuration file with every part explained, which works as soon as its data exist."""
     if name not in examples():
-        close = difflib.get_close_matches(name, examples(), 1)
-        hint = f" Did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(name, examples())
         raise InvalidValueError(f"there is no example `{name}`: they are {', '.join(examples())}.{hint}")
     if name == "own":
         return _OWN + _REST

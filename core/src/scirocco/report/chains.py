@@ -15,7 +15,18 @@ from scirocco.diagnostics.frames import supported
 from scirocco.diagnostics.measures import Places
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest
-from scirocco.drawing.markup import Html, Section, count, join, number, paragraph, search, sortable, tag
+from scirocco.drawing.markup import (
+    Html,
+    Section,
+    count,
+    join,
+    legend,
+    number,
+    paragraph,
+    search,
+    sortable,
+    tag,
+)
 from scirocco.models._core.view import Draws
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -311,20 +322,7 @@ def _others(values: Array) -> str:
 def _key(shown: int) -> Html:
     if shown < 2:
         return Html()
-    items = [
-        tag(
-            "li",
-            tag(
-                "svg",
-                tag("path", d="M0 5H20", class_=f"line thick c{k}"),
-                viewBox="0 0 20 10",
-                aria_hidden="true",
-            ),
-            f" chain {k}",
-        )
-        for k in range(shown)
-    ]
-    return tag("ul", *items, class_="key")
+    return legend((tag("path", d="M0 5H20", class_=f"line thick c{k}"), f"chain {k}") for k in range(shown))
 
 
 def _grid(charts: list[Html]) -> Html:

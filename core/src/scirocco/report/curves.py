@@ -10,7 +10,7 @@ import numpy as np
 from scirocco.analysis.diagnosis.noise import noise_along
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, spoken
-from scirocco.drawing.markup import Html, Section, join, number, paragraph, tag
+from scirocco.drawing.markup import Html, Section, join, legend, number, paragraph, spot, tag
 from scirocco.errors import SciroccoError
 from scirocco.models._core.view import Draws
 from scirocco.run import Run
@@ -208,15 +208,7 @@ def _search_chart(tried: list[dict[str, Any]], rounds: int) -> Html:
 
 def _key(rounds: int) -> Html:
     names = [(f"spot c{k % svg.NUM_COLOURS}", f"round {k + 1}") for k in range(rounds)] + [("ring", "chosen")]
-    items = [
-        tag(
-            "li",
-            tag("svg", tag("circle", cx=10, cy=5, r=4, class_=kind), viewBox="0 0 20 10", aria_hidden="true"),
-            f" {words}",
-        )
-        for kind, words in names
-    ]
-    return tag("ul", *items, class_="key")
+    return legend((spot(kind), words) for kind, words in names)
 
 
 def _is_number(value: object) -> bool:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.arrays import RowSource
+from scirocco.data.arrays import RowSource, check_lengths
 from scirocco.data.native.header import check_unchanged, open_arrays, read_header, stamp, verify_arrays
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
@@ -256,11 +256,8 @@ def write_folder(
         raise InvalidValueError(
             "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
         )
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
-        raise InvalidValueError(f"the arrays have different numbers of rows ({listed}). They must be equal.")
-    num_rows = next(iter(lengths.values()))
+    check_lengths({f"`{name}`": array for name, array in arrays.items()})
+    num_rows = len(next(iter(arrays.values())))
     step = max(1, _WRITE_BYTES // max(1, sum(array[:1].nbytes for array in arrays.values())))
     options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "dtype": dtype, "memory": memory}
     with FolderWriter(

@@ -14,6 +14,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._random import SeedPurpose
+from scirocco.data.arrays import check_lengths
 from scirocco.data.native.header import ArrayEntry, Header, PartialFolder
 from scirocco.data.native.npy import ArrayFileWriter, check_kind, check_precision, stored_dtype, to_stored
 from scirocco.data.shuffle import RowShuffle
@@ -173,12 +174,7 @@ class FolderWriter:
             raise InvalidValueError(
                 f"the arrays change from {sorted(self._files)} to {sorted(chunk)} at row {self.num_rows}."
             )
-        lengths = {name: len(array) for name, array in chunk.items()}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
-            raise InvalidValueError(
-                f"the arrays have different numbers of rows ({listed}). They must be equal."
-            )
+        check_lengths({f"`{name}`": array for name, array in chunk.items()})
 
     def _stored(self, name: str, rows: np.ndarray) -> np.ndarray:
         file, label = self._files[name], self._label(name)
