@@ -34,8 +34,8 @@ import numpy as np
 import scirocco as sc
 from scirocco.data.arrays import ArraySource
 from scirocco.datasets import mnist
-from scirocco.models.network.density import Rows
 from scirocco.models.network.estimator import BNN
+from scirocco.models.network.problem import LabelledRows
 
 LINES = ("steps", "accuracy")
 BATCH, STEP, REPEATS = 500, 1e-6, 3
@@ -81,7 +81,7 @@ def steps_per_second(digits: Any, activation: str, quick: bool) -> dict[str, lis
     """Of both sides, best of three turns: by the clock and by CPU time."""
     num_steps = 200 if quick else 1_500
     problem = BNN(activation=activation)._problem(digits.X, digits.y)
-    flat = Rows(problem.rows.x.reshape(len(digits.y), -1), problem.rows.y)
+    flat = LabelledRows(problem.rows.x.reshape(len(digits.y), -1), problem.rows.y)
     x, y = jnp.asarray(flat.x, jnp.float32) / 255, jnp.asarray(flat.y)
     params = jax.tree.map(jnp.asarray, problem.params)
     source, model = ArraySource(flat), problem.model

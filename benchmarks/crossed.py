@@ -26,7 +26,7 @@ import pandas as pd
 
 import scirocco as sc
 from scirocco.models import GLMM
-from scirocco.models.glmm import blocks, crossed, problem, roles
+from scirocco.models.glmm import blocks, crossed, problem
 from scirocco.models.inputs.formulas import parse
 
 RESULTS = Path(__file__).parent / "crossed.json"
@@ -53,7 +53,7 @@ def simulated(num_users: int, num_films: int, num_rows: int, family: str, seed: 
 
 def by_blocks(levels: int = 0) -> None:
     """Draw effects in blocks from so many levels on."""
-    roles._MOST_LEVELS = levels
+    problem.MOST_LEVELS = levels
 
 
 def show(text: str) -> None:

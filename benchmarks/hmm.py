@@ -30,7 +30,7 @@ import environments
 import numpy as np
 
 import scirocco as sc
-from scirocco_latent.hmm.gibbs import GibbsChain, Prior, log_likelihoods
+from scirocco_latent.hmm.gibbs import StateChain, StatePrior, log_likelihoods
 from scirocco_latent.hmm.priors import resolve
 from scirocco_latent.hmm.series import read
 
@@ -81,8 +81,8 @@ def ours(kind: str, x: np.ndarray, held: np.ndarray, passes: int, seed: int) -> 
     begin = time.process_time()
     emission = resolve(kind, given, 5, None, None)
     data = emission.encode(given)
-    chain = GibbsChain(
-        Prior(5, 1.0, 0.0, emission),
+    chain = StateChain(
+        StatePrior(5, 1.0, 0.0, emission),
         data,
         given.bounds,
         batch_size=65_536,

@@ -24,7 +24,7 @@ WORDS, LENGTH, SWEEPS, BURN_IN, ROUNDS = 8_000, 160, 25, 5, 7
 BARS = {100: 3.0, 1_000: 8.0}  # sparse over dense, one thread, α = 0.1
 
 
-def corpus(num_topics: int, num_documents: int, alpha: float) -> tuple[local.Batch, np.ndarray]:
+def corpus(num_topics: int, num_documents: int, alpha: float) -> tuple[local.TokenBatch, np.ndarray]:
     """Documents, and the weights of their words in the topics that made them."""
     rng = np.random.default_rng(num_topics)
     topics = rng.standard_gamma(0.05, (num_topics, WORDS))
@@ -54,7 +54,9 @@ def best_times(
     return best
 
 
-def gibbs_side(batch: local.Batch, weights: np.ndarray, alpha: float, **options: Any) -> Callable[[int], Any]:
+def gibbs_side(
+    batch: local.TokenBatch, weights: np.ndarray, alpha: float, **options: Any
+) -> Callable[[int], Any]:
     return lambda number: local.gibbs(
         (1, number), batch, weights, alpha, sweeps=SWEEPS, burn_in=BURN_IN, **options
     )

@@ -43,7 +43,7 @@ import scirocco as sc
 from scirocco.diagnostics import rhat
 from scirocco_latent.graph import bernoulli_chains, poisson_chains
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco_latent.graph.gibbs import BlockChain, BlockPrior, NodeBlocks, network
 from scirocco_latent.graph.starts import Starts
 
 MEAN_DEGREE = 20
@@ -72,9 +72,9 @@ def simulated(
     return np.unique(pairs, axis=0), z
 
 
-def prior_of(graph: Any, num_blocks: int, corrected: bool = True) -> Prior:
+def prior_of(graph: Any, num_blocks: int, corrected: bool = True) -> BlockPrior:
     density = graph.weight.sum() / graph.num_pairs
-    return Prior(num_blocks, corrected, corrected, 1.0, 0.5, 0.5 / density, 0.5)
+    return BlockPrior(num_blocks, corrected, corrected, 1.0, 0.5, 0.5 / density, 0.5)
 
 
 def steps(args: argparse.Namespace) -> None:
@@ -87,7 +87,7 @@ def steps(args: argparse.Namespace) -> None:
         prior = prior_of(graph, args.blocks)
         net = network(graph, prior, None)
         chain = BlockChain(prior, net, Starts(prior, net, 0, 0), args.batch, 0, 0)
-        chain.blocks = Blocks(prior, net, z)
+        chain.blocks = NodeBlocks(prior, net, z)
         chain.rates = chain.blocks.draw(np.random.default_rng(0))
         chain.advance(3)
         chains[num_edges], times[num_edges] = chain, []
@@ -186,7 +186,7 @@ def _log_joint(edges: np.ndarray, labels: np.ndarray, process: bool) -> float:
     graph = read(edges, nodes=len(labels))
     most = 2 * int(np.ceil(np.sqrt(len(labels)))) if process else int(labels.max()) + 1
     prior = prior_of(graph, most)._replace(process=process)
-    blocks, rng, found = Blocks(prior, network(graph, prior, None), labels), np.random.default_rng(0), []
+    blocks, rng, found = NodeBlocks(prior, network(graph, prior, None), labels), np.random.default_rng(0), []
     for number in range(50):
         blocks.impute(np.arange(len(labels)), blocks.draw(rng), (1, number))
         found.append(blocks.log_joint())

@@ -37,7 +37,7 @@ from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco_latent.lda import LDA, as_corpus
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.settings import Size, resolve
-from scirocco_latent.lda.sharded import Shards
+from scirocco_latent.lda.sharded import CountShards
 
 BATCHES = (500, 2_000, 8_000)
 WARM_STEPS = 3
@@ -98,7 +98,7 @@ def _one(
     sides = {"here": chain(corpus, num_topics, batch, 1), "threads": chain(corpus, num_topics, batch, 2)}
     for number, each in workers.items():
         sides[f"workers{number}"] = chain(
-            corpus, num_topics, batch, 1, lambda settings, each=each: Shards(each, source, settings)
+            corpus, num_topics, batch, 1, lambda settings, each=each: CountShards(each, source, settings)
         )
     best = dict.fromkeys((*sides, "cpu", "own", "local"), math.inf)
     for _ in range(rounds):

@@ -159,6 +159,15 @@ def private_names_of_tests() -> tuple[int, int, int]:
     return names, files, patches
 
 
+def keys_of(name: str, path: pathlib.Path) -> set[str]:
+    """The keys of a dict literal that a module assigns to a name."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            if getattr(node.targets[0], "id", "") == name:
+                return {ast.literal_eval(key) for key in node.value.keys if isinstance(key, ast.Constant)}
+    return set()
+
+
 def contracts() -> None:
     """Print the numbers of the contracts and of their words."""
     known = modules()
@@ -176,6 +185,16 @@ def contracts() -> None:
     repeated = repeated_classes(known)
     most = ", ".join(f"{name} {number}" for name, number in list(repeated.items())[:4])
     print(f"names of classes in several modules: {len(repeated)} ({most})")
+    choosing = [path for name, path in known.items() if name.startswith("scirocco.run.choose.")]
+    outside = sum(constants_without_a_word(path)[1] for path in choosing if path.stem != "limits")
+    print(
+        f"files that choose a method: {len(choosing)}; numeric constants in them outside limits.py: {outside}"
+    )
+    covered, models = keys_of("CASES", TESTS[-1] / "models" / "test_contract.py"), set[str]()
+    for module in ("scirocco.models._core.registry", "scirocco_latent.registry"):
+        models |= keys_of("MODELS", known[module])
+    missing = ", ".join(sorted(models - covered)) or "none"
+    print(f"models under the contract test: {len(models & covered)} of {len(models)} (missing: {missing})")
     names, files, patches = private_names_of_tests()
     print(f"private names in tests: {names} in {files} files; patches: {patches}")
 

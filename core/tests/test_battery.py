@@ -38,11 +38,10 @@ from helpers import MODEL, NUM_ROWS
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Referenced
-from scirocco.run import loop, session, setup, snapshot
-from scirocco.run.blocks import InTurn
+from scirocco.run import encoding, loop, session, setup
 from scirocco.run.choose import set_up
 from scirocco.run.loop import step_key
-from scirocco.run.schemes import OneMove
+from scirocco.run.schemes import InTurn, OneMove
 from scirocco.samplers import Events, Needs, Proposer, Sampler, Trajectory
 from simplex import counting
 
@@ -81,8 +80,8 @@ def exported(base):
 def by_default(base, table, number):
     """What is exported and not in the table, made with one number: whoever adds a class need not add it there."""
     named = {name.split("-")[0] for name in table}
-    made = {name: getattr(sc, name)(number) for name in exported(base) if name not in named}
-    return table | made
+    missing = {name: kind(number) for name, kind in exported(base).items() if name not in named}
+    return table | missing
 
 
 WHITENED = {
@@ -351,9 +350,9 @@ def check_steps(problem, ready, like):
     first, density = loop.start_chain(model, parts, ready.start, key, np.int32(0))
     assert shapes(first) == shapes(like) and np.isfinite(density)
     half, before = steps(first, NUM_STEPS // 2)
-    saved = snapshot.save([snapshot.Snapshot(half, (), 2)])
-    template = snapshot.template(problem, ready.start.position, KEY, ())
-    restored = snapshot.restore(template, saved, 0).state
+    saved = encoding.save_chains([encoding.Snapshot(half, (), 2)])
+    template = encoding.template(problem, ready.start.position, KEY, ())
+    restored = encoding.restore(template, saved, 0).state
     _, after = steps(half, NUM_STEPS // 2)
     _, again = steps(restored, NUM_STEPS // 2)
     helpers.assert_equal(after, again)

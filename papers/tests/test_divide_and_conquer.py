@@ -19,7 +19,7 @@ from scirocco_papers.divide_and_conquer import measures, methods, problems
 from scirocco_papers.divide_and_conquer import run as dc
 from scirocco_papers.divide_and_conquer.claims import growth, judge, notes
 from scirocco_papers.divide_and_conquer.methods import JUDGED
-from scirocco_papers.divide_and_conquer.shards import subposterior_draws
+from scirocco_papers.divide_and_conquer.problems import subposterior_draws
 
 # -- the posteriors ------------------------------------------------------------------------------------------
 

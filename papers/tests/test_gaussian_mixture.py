@@ -13,8 +13,8 @@ from scirocco_papers import ALL, Settings, reproduce
 from scirocco_papers.gaussian_mixture import run as gm
 from scirocco_papers.gaussian_mixture.as_in_r import sample_as_in_r
 from scirocco_papers.gaussian_mixture.claims import judge
-from scirocco_papers.gaussian_mixture.figure import Density, total_variation
 from scirocco_papers.gaussian_mixture.measures import Yardstick
+from scirocco_papers.gaussian_mixture.run import Density, total_variation
 
 MODE = {"theta1": np.array([0.0, 0.0]), "theta2": np.array([0.4, 0.6])}
 
@@ -211,7 +211,7 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(gm, "QUICK", (2, 300))
     monkeypatch.setattr(gm, "NUM_STEPS", 250)
     monkeypatch.setattr(gm, "NUM_LEAPFROG", 1)
-    monkeypatch.setattr("scirocco_papers.gaussian_mixture.figure._KERNELS", 200)
+    monkeypatch.setattr("scirocco_papers.gaussian_mixture.run._KERNELS", 200)
     done = reproduce(ALL["gaussian-mixture"], Settings(quick=True, out_dir=tmp_path))
     found = done.outcome.numbers
     assert len(done.outcome.claims) == 9 and set(found["samplers"]) == set(gm.STEP_SIZES)

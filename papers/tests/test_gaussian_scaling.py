@@ -8,7 +8,7 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.gaussian_scaling import run as gs
+from scirocco_papers import gaussian_scaling as gs
 
 
 def test_divergence_of_a_known_normal():
@@ -62,7 +62,7 @@ def rows():
 
 
 def test_claims_hold_for_the_papers_picture():
-    assert all(claim.holds for claim in gs._judge(rows()))
+    assert all(claim.holds for claim in gs.judge(rows()))
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_claims_hold_for_the_papers_picture():
 def test_each_claim_can_fail(number, row, method, field, value):
     changed = copy.deepcopy(rows())
     changed[row][method][field] = value
-    assert not gs._judge(changed)[number].holds and gs._judge(changed)[number].of_a_quick_run().failed
+    assert not gs.judge(changed)[number].holds and gs.judge(changed)[number].of_a_quick_run().failed
     changed[2]["nuts"]["kl_error"] = 0.1
-    assert gs._judge(changed)[4].of_a_quick_run().undecided
+    assert gs.judge(changed)[4].of_a_quick_run().undecided
 
 
 @pytest.mark.rotates(5, "small runs")

@@ -7,7 +7,7 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.hmm_series import run as hs
+from scirocco_papers import hmm_series as hs
 
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
@@ -38,7 +38,7 @@ def numbers():
 
 
 def test_claims_hold_for_such_numbers(numbers):
-    claims = hs._judge(numbers)
+    claims = hs.judge(numbers)
     assert len(claims) == 6 and all(claim.holds for claim in claims)
 
 
@@ -60,7 +60,7 @@ def test_each_claim_can_fail(numbers, path, value, fails):
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = value
-    assert [k for k, claim in enumerate(hs._judge(changed)) if claim.failed] == [fails]
+    assert [k for k, claim in enumerate(hs.judge(changed)) if claim.failed] == [fails]
 
 
 @pytest.mark.rotates(3, "small runs")
@@ -85,8 +85,8 @@ def test_small_run(tmp_path, monkeypatch, seed):
         "buffers": facts,
         "returns": told,
     }
-    outcome = hs.Outcome([], numbers, lambda figure: hs._draw(figure, numbers))
-    monkeypatch.setattr("scirocco_papers.hmm_series.run.run", lambda settings: outcome)
+    outcome = hs.Outcome([], numbers, lambda figure: hs.draw(figure, numbers))
+    monkeypatch.setattr("scirocco_papers.hmm_series.run", lambda settings: outcome)
     done = reproduce(ALL["hmm-series"], Settings(quick=True, out_dir=tmp_path, seed=seed))
     assert json.loads(done.record.read_text("utf-8"))["numbers"]["length"] == 1
     helpers.assert_drawn(done.picture)

@@ -9,8 +9,7 @@ import helpers
 
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
-from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.lda_recipe import run as lda_recipe
+from scirocco_papers import ALL, Settings, lda_recipe, reproduce
 from shared_data import data_folder
 
 ENDS = {"SGLD": 2440, "SGHMC": 2430, "SGRLD": 1610, "SGRHMC": 1600}
@@ -33,7 +32,7 @@ def numbers():
 def test_claims_hold_for_such_numbers(numbers):
     claims = lda_recipe.judge(numbers)
     assert [claim.holds for claim in claims] == [True] * 3
-    assert "2453 and as they are 2600 (ε = 3)" in lda_recipe._notes(numbers)[1]
+    assert "2453 and as they are 2600 (ε = 3)" in lda_recipe.notes(numbers)[1]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import helpers
 
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
-from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.lda_wikipedia import run as lda_wikipedia
-from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS, judge, notes, read
+from scirocco_papers import ALL, Settings, lda_wikipedia, reproduce
+from scirocco_papers.lda_wikipedia import BAKER, BARILE, OURS, judge, notes, read
 from shared_data import data_folder
 
 ENDS = {

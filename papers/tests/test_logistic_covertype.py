@@ -15,7 +15,7 @@ from scirocco_papers.logistic_covertype import run as experiment
 from scirocco_papers.logistic_covertype import six
 from scirocco_papers.logistic_covertype import sizes as by_size
 from scirocco_papers.logistic_covertype.claims import about_trend, judge, notes, rise
-from scirocco_papers.logistic_covertype.figure import draw
+from scirocco_papers.logistic_covertype.run import draw
 
 
 def curve(mean, sd):

@@ -50,9 +50,10 @@ def _key(key):
 def judged(name):
     """The claims that the code makes of the stored numbers of a full run."""
     home = f"scirocco_papers.{name.replace('-', '_')}"
-    split = importlib.util.find_spec(f"{home}.claims") is not None
-    module = importlib.import_module(f"{home}.claims" if split else f"{home}.run")
-    judge = getattr(module, "judge", None) or module._judge
+    folder = Path(scirocco_papers.__file__).with_name(name.replace("-", "_"))
+    part = ".claims" if (folder / "claims.py").exists() else ".run" if folder.is_dir() else ""
+    module = importlib.import_module(f"{home}{part}")
+    judge = module.judge
     numbers = restored(stored(name)["numbers"])
     given = [numbers[ROWS[name]] if name in ROWS else numbers]
     if name == "cost-in-n":
@@ -147,7 +148,7 @@ def lda_cv():
 
 def lda_wikipedia():
     runs = importlib.import_module("scirocco_papers.lda_runs")
-    claims = importlib.import_module("scirocco_papers.lda_wikipedia.claims")
+    claims = importlib.import_module("scirocco_papers.lda_wikipedia.run")
     curves = stored("lda-wikipedia")["numbers"]["curves"]
     pairs = [
         (curves[claims.BAKER]["SCIR"], curves[claims.BAKER]["SCIR-CV, as SCIR"]),

@@ -17,7 +17,7 @@ from scirocco_papers.covertype_rows import Rows
 from scirocco_papers.posterior_bias import measures
 from scirocco_papers.posterior_bias import run as experiment
 from scirocco_papers.posterior_bias.claims import MATCHED, judge, notes
-from scirocco_papers.posterior_bias.figure import draw
+from scirocco_papers.posterior_bias.run import draw
 from shared_data import data_folder
 
 SAMPLERS = ("SGLD", "BAOAB", "SGLD, round", "BAOAB, round")

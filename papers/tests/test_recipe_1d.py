@@ -9,7 +9,7 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.recipe_1d import run as r1
+from scirocco_papers import recipe_1d as r1
 
 BOTH = pytest.mark.parametrize("target", list(r1.TARGETS))
 
@@ -92,7 +92,7 @@ def numbers():
 
 
 def test_claims_hold_for_the_papers_picture():
-    assert all(claim.holds for claim in r1._judge(numbers()))
+    assert all(claim.holds for claim in r1.judge(numbers()))
 
 
 @pytest.mark.parametrize("target", list(r1.TARGETS))
@@ -112,8 +112,8 @@ def test_each_claim_can_fail(target, sampler, changes, fails):
     changed = numbers()
     changed["targets"][target]["samplers"][sampler] |= changes
     expected = list(r1.TARGETS).index(target) if fails == "miss" else fails
-    assert [k for k, claim in enumerate(r1._judge(changed)) if claim.failed] == [expected]
-    assert r1._judge(changed)[expected].of_a_quick_run().failed
+    assert [k for k, claim in enumerate(r1.judge(changed)) if claim.failed] == [expected]
+    assert r1.judge(changed)[expected].of_a_quick_run().failed
 
 
 def test_groups_of_chains_give_the_error_of_a_divergence(seed):

@@ -8,7 +8,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.recipe_1d.run import Law, kl_of_cells
+from scirocco_papers.recipe_1d import Law, kl_of_cells
 from scirocco_papers.recipe_2d import run as r2
 from scirocco_papers.recipe_2d.claims import LEVELS, judge, notes
 

@@ -40,12 +40,14 @@ def small(monkeypatch):
 
     monkeypatch.setattr(scirocco_papers, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
     monkeypatch.setattr(demo, "run_demo", _demo)
+    monkeypatch.setattr(demo, "show_models", lambda seed: None)
 
 
-def _demo(out, seed):
+def _demo(out, seed, *, open_page):
     from scirocco._console import make_folder
 
     make_folder(out)
+    assert not open_page, "no browser where there is no terminal"
     print(f"a demonstration with seed {seed}")
 
 

@@ -17,7 +17,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.types import Array, ArrayLike, Key, PyTree
 
 T = TypeVar("T")
-MANY_NORMALS = 1 << 19
+MANY_NORMALS = 1 << 19  # numbers from which the normals of a tree are made leaf by leaf
 
 
 def on_host(tree: PyTree) -> PyTree:

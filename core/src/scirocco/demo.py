@@ -1,7 +1,7 @@
-"""`scirocco demo`: a logistic regression posterior on 100,000 rows, and a check of every number against the exact mode.
+"""`scirocco demo`: the plain call on 100,000 rows, each number checked against the exact posterior; then three models.
 
 The data are simulated from a seed. With so many rows the posterior is close to normal, so its mode and curvature, found
-by Newton's method in double precision, are the reference for the sampler.
+by Newton's method in double precision, are the reference for the draws. `demo/models.py` has the three models.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import importlib
 import io
 import tempfile
 import time
+import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import diagnostics, report
+from scirocco import diagnostics, models, report
 from scirocco._console import make_folder, print_table
 from scirocco._extras import require
 from scirocco.errors import MissingExtraError
-from scirocco.estimators import ControlVariates
 from scirocco.model import Model
-from scirocco.models.regression.approximation import Rows, laplace
+from scirocco.models.regression.approximation import DesignRows, laplace
 from scirocco.run import Run, sample
-from scirocco.samplers import SGLD
 from scirocco.types import Array, Params
 
 if TYPE_CHECKING:
@@ -34,12 +33,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-
-__all__ = ["Demo", "compare", "run_demo"]
+__all__ = ["Demo", "compare", "run_demo", "show_models"]
 
 NUM_ROWS = 100_000  # with so many, the posterior is close to normal
-NUM_CHAINS, NUM_SAMPLES, THIN = 4, 2_000, 25  # steps from one draw to the next last
-BATCH_SIZE = 500  # rows per step
+CALL = "run = sc.sample(sc.Model(log_likelihood, log_prior), rows, start)"
 NUM_FEATURES = 12  # one of them the intercept
 PRIOR_VARIANCE = 10.0  # of each coefficient
 
@@ -74,7 +71,7 @@ def make_problem(num_rows: int, seed: int) -> DemoProblem:
     truth = rng.normal(0.0, 0.5, NUM_FEATURES)
     truth[0], truth[-3:] = -1.0, 0.0
     y = (rng.random(num_rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.float32)
-    found = laplace(Rows(x, y, 2, False), PRIOR_VARIANCE)
+    found = laplace(DesignRows(x, y, 2, False), PRIOR_VARIANCE)
     return DemoProblem({"x": x, "y": y}, truth, found.here.at, np.sqrt(np.sum(found.factor**2, axis=1)))
 
 
@@ -96,33 +93,30 @@ def run_demo(
     seed: int = 0,
     *,
     num_rows: int = NUM_ROWS,
-    num_samples: int = NUM_SAMPLES,
+    open_page: bool = False,
     progress: bool = True,
 ) -> Demo:
-    """Simulate the data, sample, compare, plot; print the progress."""
+    """Simulate the data, sample, compare, write and open the report; print what is done."""
     require("pandas", "`scirocco demo`")
     make_folder(out_dir)
     begin = time.perf_counter()
-    print(f"{num_rows:,} rows, {NUM_FEATURES} coefficients, 0/1 outcomes; exact mode by Newton's method ...")
-    problem = make_problem(num_rows, seed)
-    print(f"SGLD with control variates: {NUM_CHAINS} chains × {num_samples:,} draws, {THIN} steps each ...")
-    run = sample(
-        Model(log_likelihood, log_prior),
-        problem.data,
-        {"beta": np.zeros(NUM_FEATURES, np.float32)},
-        sampler=SGLD(),
-        estimator=ControlVariates(batch_size=BATCH_SIZE),
-        num_samples=num_samples,
-        thin=THIN,
-        num_chains=NUM_CHAINS,
-        seed=seed,
-        progress=progress,
+    print(
+        f"{num_rows:,} rows with answers 0 or 1, {NUM_FEATURES} coefficients, and the log likelihood of a row:"
     )
+    print(f"\n  {CALL}\n", flush=True)
+    problem = make_problem(num_rows, seed)
+    start = {"beta": np.zeros(NUM_FEATURES, np.float32)}
+    run = sample(Model(log_likelihood, log_prior), problem.data, start, seed=seed, progress=progress)
     table = compare(run, problem)
     _show(run, table, problem)
     page, picture = save(run, problem, out_dir)
     seconds = time.perf_counter() - begin
-    _say_what_next(page, picture, seconds)
+    print(
+        f"\n{seconds:.0f} s in total; the report is in {page}"
+        + (f", the figure in {picture}" if picture else "")
+    )
+    if not (open_page and webbrowser.open(page.resolve().as_uri())):
+        print(f"Open it with: python -m webbrowser -t {page.resolve().as_uri()}")
     return Demo(problem, run, table, picture, page, seconds)
 
 
@@ -145,12 +139,11 @@ def _show(run: Run, table: DataFrame, problem: DemoProblem) -> None:
         rows.append([f"β{subscript(number)}", *known, *found, *check])
     print_table("Posterior of the coefficients", columns, rows, right=range(1, len(columns)))
     steps = run.num_chains * sum(run.timing[part]["steps"] for part in ("first_chunk", "sampling"))
-    wall = sum(run.timing[part]["wall"] for part in ("first_chunk", "sampling"))
+    wall = sum(run.timing[part]["wall"] for part in ("setup", "first_chunk", "sampling"))
     print(
-        f"  {steps:,} steps of {BATCH_SIZE} rows in {wall:.1f} s (including compilation).\n"
-        f"  Step size {run.configuration['sampler']['step_size']:.3g}, chosen from the curvature. "
-        f"The mode took {run.preparation['passes']:.1f} passes."
+        f"  {run.num_chains} chains of {run.num_draws:,} draws: {steps:,} steps in {wall:.1f} s, with compiling."
     )
+    print(f"  Chosen: {run.preparation['chosen']}\n  Certificate: {run.certificate}")
 
 
 def save(run: Run, problem: DemoProblem, out_dir: Path) -> tuple[Path, Path | None]:
@@ -168,16 +161,70 @@ def save(run: Run, problem: DemoProblem, out_dir: Path) -> tuple[Path, Path | No
     return page, pictures[0] if pictures else None
 
 
-def _say_what_next(page: Path, picture: Path | None, seconds: float) -> None:
-    also = f", the figure in {picture}" if picture else ""
-    print(f"\n{seconds:.0f} s in total; the report is in {page}{also}")
-    print(f"Open it with: python -m webbrowser -t {page.resolve().as_uri()}")
+class Shown(NamedTuple):
+    """A model that is shown."""
+
+    line: str
+    """What a user types."""
+    fit: Callable[[np.random.Generator], str]
+    """Simulates data, fits, and says what was found."""
+
+
+def fit_formula(rng: np.random.Generator) -> str:
+    """Sales fall with the price, and less so at weekends."""
+    import pandas as pd
+
+    price, weekend = rng.uniform(1.0, 3.0, 4_000), rng.integers(0, 2, 4_000)
+    mean = 10.0 - 2.0 * price + 1.5 * weekend * price
+    table = pd.DataFrame({"price": price, "weekend": weekend, "sales": mean + rng.normal(0.0, 1.0, 4_000)})
+    model = models.LinearRegression.from_formula("sales ~ price * weekend", table, progress=False)
+    low, high = model.coef_interval_(0.9)
+    return f"price: {model.coef_[0]:.2f} (90 %: {low[0]:.2f} to {high[0]:.2f}; the data have -2)"
+
+
+def fit_texts(rng: np.random.Generator) -> str:
+    """Texts about the sky or a farm."""
+    words = np.array([["sun", "moon", "star", "comet"], ["cow", "horse", "sheep", "goat"]])
+    texts = [" ".join(rng.choice(words[which % 2], 12)) for which in range(300)]
+    model = models.LDA(2).fit(texts, progress=False)
+    return "; ".join(" ".join(topic) for topic in model.top_words(4))
+
+
+def fit_network(rng: np.random.Generator) -> str:
+    """A hundred nodes in two blocks, inside of which there are more edges."""
+    block = np.arange(100) % 2
+    chance = np.where(block[:, None] == block[None, :], 0.3, 0.03)
+    edges = np.argwhere(np.triu(rng.random((100, 100)) < chance, 1))
+    model = models.StochasticBlockModel().fit(edges, progress=False)
+    sizes = " and ".join(str(nodes) for nodes in model.blocks()["nodes"])
+    return f"{len(edges)} edges of 100 nodes: blocks of {sizes}"
+
+
+MODELS = (
+    Shown('sc.models.LinearRegression.from_formula("sales ~ price * weekend", table)', fit_formula),
+    Shown("sc.models.LDA(2).fit(texts)", fit_texts),
+    Shown("sc.models.StochasticBlockModel().fit(edges)", fit_network),
+)
+
+
+def show_models(seed: int = 0) -> None:
+    """Fit three models; print the line that each takes, what it found, and what to type next."""
+    print("\nModels have one line each:")
+    for model in MODELS:
+        print(f"\n  {model.line}", flush=True)
+        begin = time.perf_counter()
+        try:
+            found = model.fit(np.random.default_rng(seed))
+        except MissingExtraError as error:
+            print(f"    {error}")
+        else:
+            print(f"    {found}  ({time.perf_counter() - begin:.0f} s)")
     print("\nWhat to type next:")
     for command, purpose in (
-        ("scirocco reproduce --list", "the papers' figures"),
-        ("scirocco reproduce gaussian-mixture --quick", "one of them, in a minute"),
         ("scirocco sample --example logistic > job.toml", "your own data, from a file"),
         ('python -c "import scirocco as sc; help(sc.sample)"', "your own model, in Python"),
+        ("scirocco topics fit --help", "topics of your texts"),
+        ("scirocco reproduce --list", "the papers' figures"),
     ):
         print(f"  {command:<51} {purpose}")
 

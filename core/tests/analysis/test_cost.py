@@ -17,7 +17,7 @@ from scirocco.analysis.cost import (
     sgld_cv_settings,
     sgld_settings,
 )
-from scirocco.analysis.zv_theory import zv_reduction, zv_reduction_bound
+from scirocco.analysis.zero_variance import zv_reduction, zv_reduction_bound
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]

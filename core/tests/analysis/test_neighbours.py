@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from scirocco.analysis.neighbours import kl_knn
+from scirocco.analysis.distances import kl_knn
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
 
 pytestmark = pytest.mark.unit
@@ -103,7 +103,7 @@ def test_wrong_inputs():
         (x, x[:, :1], "same dimension"),
         (x[:, 0], x, r"`a` must have the shape \(..., dimension\)"),
         (x, x[:2], "`b` must have at least k \\+ 2 = 3 distinct draws, got 2 among 2"),
-        (np.where(np.arange(40).reshape(20, 2) == 7, np.nan, x), x, "`a` must be finite; draw 3 is not"),
+        (np.where(np.arange(40).reshape(20, 2) == 7, np.nan, x), x, "`a` must be finite; 1 of its numbers"),
         (x * [1.0, 0.0], x * [1.0, 0.0], "coordinate 1 is the same"),
         (x @ [[1.0, 1.0], [0.0, 0.0]], x @ [[1.0, 1.0], [0.0, 0.0]], "linearly"),
     ):

@@ -354,12 +354,12 @@ def test_a_store_refuses_another_configuration(tmp_path, change, message):
 
 
 def _begin(folder):
-    from scirocco.combine.divide import _page
+    from scirocco.combine.divide import page_of
     from scirocco.combine.shards import SHARDS
 
     options = {key: OPTIONS[key] for key in ("sampler", "estimator", "num_burnin")}
-    options |= {"thin": 1, "num_chains": 1, "keep_gradients": False}
-    full = _page(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
+    options |= {"thin": 1, "num_chains": 1}
+    full = page_of(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
     SHARDS.begin(str(folder), full, resume=False, overwrite=False)
 
 
@@ -395,16 +395,16 @@ def test_a_damaged_or_missing_page_is_said_to_be_one(tmp_path):
 
 
 def test_a_worker_that_does_not_see_the_files_says_so(tmp_path):
-    from scirocco.combine.shards import Settings, Shard, draw
+    from scirocco.combine.shards import Shard, ShardSettings, draw
 
     shard = Shard(None, 0, str(tmp_path / "elsewhere" / "shard-000"))
     with pytest.raises(sc.errors.StoreError, match=r"cannot find .*elsewhere.*common file system"):
-        draw(shard, lambda step: None, settings=Settings(sharding.SCALED, None, {}, False))
+        draw(shard, lambda step: None, settings=ShardSettings(sharding.SCALED, None, {}, False))
     _begin(tmp_path / "store")
     shard = Shard(None, 0, str(tmp_path / "store" / "shard-000"))
     with pytest.raises(sc.errors.StoreError, match="JAX_ENABLE_X64"):
         draw(
             shard,
             lambda step: None,
-            settings=Settings(sharding.SCALED, None, {}, not jax.config.jax_enable_x64),
+            settings=ShardSettings(sharding.SCALED, None, {}, not jax.config.jax_enable_x64),
         )

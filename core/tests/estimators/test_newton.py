@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scirocco.estimators.newton import Curve, ascend, inverse_root, whitening
-from scirocco.models.regression.approximation import Rows, laplace
+from scirocco.models.regression.approximation import DesignRows, laplace
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -29,7 +29,7 @@ def table(kind, rng):
 def test_the_mode_is_found_to_rounding(seed, kind):
     """The distance of the gradient from 0, in posterior standard deviations; L whitens the Hessian."""
     x, y = table(kind, np.random.default_rng([seed, 3]))
-    rows = Rows(x, y, 2, True)
+    rows = DesignRows(x, y, 2, True)
     found = laplace(rows, 4.0)
     seen = rows.look(found.here.at[None])
     gradient = seen.gradient[0] - found.here.at / 4.0

@@ -14,7 +14,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.estimators import base
-from scirocco.estimators.precision import products_of
+from scirocco.estimators.base import products_of
 from scirocco.estimators.variance_reduced import CentredMemory
 
 pytestmark = [

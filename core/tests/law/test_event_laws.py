@@ -12,8 +12,7 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidValueError
-from scirocco.model.families import FAMILIES
-from scirocco.model.linear import LinearLikelihood
+from scirocco.model.families import FAMILIES, LinearLikelihood
 from scirocco.run import session
 
 pytestmark = pytest.mark.law

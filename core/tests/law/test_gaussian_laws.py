@@ -12,7 +12,7 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.data.batching import Blocks
-from scirocco.samplers import linear
+from scirocco.samplers import scales
 
 pytestmark = pytest.mark.law
 
@@ -193,15 +193,19 @@ def test_heat_that_is_known_is_taken_out(seed):
 
 @pytest.mark.parametrize("setting", [(0.2, 1.0), (0.8, 2.0), (1.5, 0.5)], ids=str)
 def test_what_is_foreseen_is_the_law(setting):
-    found = linear.predict(*map(np.array, setting))
+    found = scales.predict(*map(np.array, setting))
     assert 1 + found.gain == pytest.approx(laws.baoab_variance(*setting, 1.0, 1.0))
 
 
 def test_the_foreseen_time_is_that_of_the_autocorrelation():
     """Overdamped with a short step it is Langevin dynamics with step ε²/2 · 2/(εC) = ε/C: 2C/ε steps for a draw."""
-    assert linear.predict(np.array(0.1), np.array(5.0)).time == pytest.approx(2 * 5 / 0.1, rel=0.05)
-    assert linear.best(1.0, 0.0).time < linear.best(1.0, 1.0).time < linear.best(1.0, 10.0).time
-    assert linear.best(1.0, 10.0).gain * 10.0 <= linear.MOST_HEATING
+    assert scales.predict(np.array(0.1), np.array(5.0)).time == pytest.approx(2 * 5 / 0.1, rel=0.05)
+    assert (
+        scales.best_setting(1.0, 0.0).time
+        < scales.best_setting(1.0, 1.0).time
+        < scales.best_setting(1.0, 10.0).time
+    )
+    assert scales.best_setting(1.0, 10.0).gain * 10.0 <= scales.MOST_HEATING
 
 
 def test_psgld_with_a_frozen_preconditioner(seed):

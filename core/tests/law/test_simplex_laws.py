@@ -110,6 +110,51 @@ def test_the_corrected_process_on_the_papers_example(parametrization, seed):
             assert abs(means.mean() - expected) < 5 * means.std() / np.sqrt(means.size) + 0.02 * a, place
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sc.SCIR(0.5),
+        sc.SCIRCV(0.05),
+        sc.SCIRCV(5.0, parametrization=1),
+        sc.SCIRCV(5.0),
+        sc.SCIRCV(0.5, refresh_every=1, refresh_size=100),
+        sc.SCIRCV(0.5, refresh_every=20, refresh_size=100),
+    ],
+    ids=str,
+)
+def test_mean_and_variance_of_categories_that_most_batches_miss(sampler, seed):
+    """θ of a category of four rows among 400 is Gamma(α + 4), but for the noise of the batches, which is SCIR's.
+
+    With a reference from 100 rows that chose itself, the mean would be 1.4 times as large.
+    """
+    num_rare, count, num_rows, batch = 40, 4, 400, 40
+    rows = np.repeat(np.arange(num_rare + 1), [*[count] * num_rare, num_rows - num_rare * count])
+    run = sc.sample(
+        sc.CountModel(ALPHA, lambda _, z: jax.nn.one_hot(z, num_rare + 1), space="positive"),
+        rows,
+        jnp.asarray(np.bincount(rows) + ALPHA, jnp.float32),
+        sampler=sampler,
+        estimator=sc.Minibatch(batch, "without_replacement"),
+        num_samples=20,
+        num_burnin=max(40, round(6 / sampler.step_size)),
+        thin=7,  # draws at all places between two renewals
+        num_chains=100,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    theta, mean = np.asarray(run.draws, np.float64)[..., :-1], ALPHA + count
+    every, size = (getattr(sampler, name, None) for name in ("refresh_every", "refresh_size"))
+    # a renewed reference is the estimate of its step
+    sizes = [batch] * (every - 1) + [size] if every else [batch]
+    noise = np.mean([theory.variance_of_estimate(count, num_rows, each) for each in sizes])
+    variance = mean + np.tanh(sampler.step_size / 2) * noise
+    for values, expected in ((theta, mean), ((theta - mean) ** 2, variance)):
+        means = values.mean(axis=(1, 2))
+        error = means.std(ddof=1) / np.sqrt(means.size)
+        assert abs(means.mean() - expected) < 5 * error, (means.mean(), expected, error)
+
+
 def test_many_steps_at_the_boundary():
     """α = 10⁻³ and a row that no datum touches: no NaN, nothing negative, sums of one, in a million draws."""
 

@@ -72,7 +72,9 @@ def test_the_numbers_are_those_of_the_summary(stored):
     expected = run.summary()
     assert [row[0] for row in rows] == list(expected.index)
     for row, wanted in zip(rows, expected.to_numpy(), strict=True):
-        np.testing.assert_allclose([float(cell) for cell in row[1:]], wanted, rtol=1e-12)
+        error = wanted[4]  # whose first digit is the last one that is shown
+        np.testing.assert_allclose([float(cell) for cell in row[1:5]], wanted[:4], atol=error)
+        np.testing.assert_allclose([float(cell) for cell in row[5:]], wanted[4:], rtol=0.05)
 
 
 def test_a_run_without_origin_says_what_could_not_be_judged(stored):

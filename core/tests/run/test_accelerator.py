@@ -18,8 +18,8 @@ from scirocco._random import _as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.estimators.precision import full_products, products_of
-from scirocco.run import accelerator_loop, chains, keeping, loop, session, sinks
+from scirocco.estimators.base import full_products, products_of
+from scirocco.run import accelerator_loop, chains, keeping, loop, session
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -280,8 +280,8 @@ def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
     """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
     whole = run(helpers.MODEL, thin=3, num_samples=200)
 
     def interrupt(report):

@@ -10,7 +10,7 @@ import pytest
 import scirocco as sc
 from scirocco.data.batching import Batch
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
-from scirocco.run import blocks, loop
+from scirocco.run import loop, schemes
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 N, SIZE = 60, 5
@@ -52,17 +52,17 @@ def _same(a, b):
 
 
 def test_every_block_that_reads_data_gets_rows_of_its_own():
-    batching = blocks.batching(sc.Minibatch(SIZE), N, 2)
+    batching = schemes.batching(sc.Minibatch(SIZE), N, 2)
     assert batching.size == 2 * SIZE
     single = sc.Minibatch(SIZE).batching(N)
     rows = jnp.arange(2.0 * SIZE)
     whole = Batch(rows, rows.astype(int), None, N / (2 * SIZE), batching.correction, N)
-    parts = [blocks._share(whole, place, 2, single) for place in range(2)]
+    parts = [schemes._share(whole, place, 2, single) for place in range(2)]
     assert sorted(np.concatenate([p.rows for p in parts]).tolist()) == rows.tolist()
     assert {p.scale for p in parts} == {N / SIZE}
     assert {p.correction for p in parts} == {1 - SIZE / N}
     weighted = whole._replace(weights=jnp.ones(2 * SIZE))
-    assert np.all(np.asarray(blocks._share(weighted, 1, 2, single).weights) == 2.0)
+    assert np.all(np.asarray(schemes._share(weighted, 1, 2, single).weights) == 2.0)
 
 
 @pytest.mark.rotates(2, "the same chain")
@@ -182,7 +182,7 @@ def test_half_of_the_rows_for_each_of_two_blocks():
     single = sc.Minibatch(N // 2).batching(N)
     rows = jnp.arange(float(N))
     whole = Batch(rows, rows.astype(int), None, 1.0, 0.0, N)
-    first, second = (blocks._share(whole, place, 2, single) for place in range(2))
+    first, second = (schemes._share(whole, place, 2, single) for place in range(2))
     assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(
         second.rows.tolist()
     )

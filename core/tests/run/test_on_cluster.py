@@ -14,7 +14,7 @@ import pytest
 import helpers
 import scirocco as sc
 import sharding
-from scirocco.run.listing import list_runs
+from scirocco.run.loading import list_runs
 from scirocco.run.on_cluster import Chain, Shared, draw
 from scirocco.run.run_group import CHAINS
 from scirocco.store import JoinedArray, holds_run, open_stored

@@ -18,6 +18,7 @@ import pytest
 
 import helpers
 import scirocco as sc
+from scirocco.diagnostics.frames import supported
 from scirocco.errors import InvalidValueError
 from scirocco.run.certificate import Certificate, _line
 from scirocco.run.loop import step_key
@@ -219,10 +220,19 @@ def test_summary_is_printed_within_80_columns_with_both_bounds(run, name, scale)
     assert max(map(len, lines)) <= 80
     for column in ("mean", "sd", "5%", "95%", "ess_bulk", "r_hat"):
         assert column in lines[0].split()
-    assert f"{table['95%'].iloc[0]:.4g}" in lines[1]
     assert "[100 rows]" in lines
     few = str(dataclasses.replace(run, draws={name: draws[name][:, :, :20]}).summary())
     assert "[19]" in few and "..." not in few
+
+
+def test_digits_are_those_that_the_monte_carlo_error_supports(run):
+    """Of large numbers with a small spread, too; and in a notebook as in a terminal."""
+    draws = {"a": 1e9 + 0.01 * np.random.default_rng(0).normal(size=(2, 50))}
+    table = dataclasses.replace(run, draws=draws).summary()
+    assert table["mean"].iloc[0] == pytest.approx(draws["a"].mean(), abs=1e-3)
+    place = int(np.floor(np.log10(table["mcse_mean"].iloc[0])))
+    shown = f"{draws['a'].mean():.{-place}f}"
+    assert shown in str(table).splitlines()[1].split() and f"<td>{shown}</td>" in table._repr_html_()
 
 
 def test_names_of_categories_are_not_cut(run):
@@ -318,7 +328,8 @@ def test_a_notebook_shows_the_first_parameters(run):
     """The numbers are those of the summary; names are escaped; a run without draws has its line alone."""
     shown = run._repr_html_()
     assert "3 chains × 60 draws" in shown and "weights[1, 1]" in shown
-    assert f"{run.summary(digits=None)['mean'].iloc[0]:.4g}" in shown
+    first = run.summary(digits=None).iloc[0]
+    assert f">{supported(first['mean'], first['mcse_mean'])}<" in shown
     many = dataclasses.replace(run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 40))})
     assert "&lt;b&gt;[11]" in many._repr_html_() and "and 28 more parameters" in many._repr_html_()
     assert "<table" not in dataclasses.replace(run, draws=None)._repr_html_()
@@ -327,7 +338,7 @@ def test_a_notebook_shows_the_first_parameters(run):
 def test_a_notebook_shows_a_summary_as_it_is_printed(run):
     """Without the zeros with which pandas fills columns; the note below; long ones cut."""
     frame = run.summary()
-    frame.iloc[0, 0] = 1.5
+    frame.iloc[0, 0], frame.iloc[0, 4] = 1.5, 0.2
     frame.attrs["note"] = "Right within <a bit>."
     shown = frame._repr_html_()
     assert "<td>1.5</td>" in shown and f"<td>{frame['ess_bulk'].iloc[0]:.0f}</td>" in shown

@@ -26,7 +26,7 @@ from scirocco.errors import (
     SciroccoWarning,
     StoreError,
 )
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 from scirocco.run.choose import limits
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.run.encoding import decode, encode
@@ -52,8 +52,8 @@ def _often(monkeypatch):
     monkeypatch.setattr(session, "_FIRST_CHUNK", 5)
     monkeypatch.setattr(session, "_SECOND_CHUNK", 4)
     monkeypatch.setattr(session, "_CHUNK_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
 
 
 def draw(sampler=helpers.SAMPLERS["SGLD"], estimator=sc.Minibatch(16), **options):  # noqa: B008

@@ -12,7 +12,7 @@ import helpers
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import rows_times, times, variances
 
@@ -206,8 +206,8 @@ def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
     """With the factor that was measured: nothing is measured again."""
     for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
         monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
     options = {"num_samples": 14, "num_chains": 2, "keep_gradients": True}
     sampler = sc.Preconditioned(sc.SGNHT())
     whole = helpers.draw(sampler, **options)

@@ -114,7 +114,7 @@ def counts_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[
     events = (rng.random((*labels.shape, EVENTS, 1)) > np.cumsum(own, axis=-1)[:, :, None]).sum(axis=-1)
     events = np.minimum(events, CATEGORIES - 1).astype(np.int32)
     prior = np.full(COPIES, A, np.float32)
-    return arrays.Counts(((events, np.ones_like(events)),), prior, CATEGORIES), (np.log(theta),)
+    return arrays.CountArrays(((events, np.ones_like(events)),), prior, CATEGORIES), (np.log(theta),)
 
 
 def normals_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[np.ndarray, ...]]:
@@ -162,7 +162,9 @@ def test_joint_law_of_the_slice_sampler_by_arrays(rows_of: Any, seed: int) -> No
     labels = (rng.random((COPIES, NUM_ROWS, 1)) < left[:, None, :]).sum(axis=2).astype(np.int32)
     rows, parameters = rows_of(rng, np.minimum(labels, CAPACITY - 1))
     zeros = [np.zeros_like(part, np.float32) for part in parameters]
-    state = arrays.State(labels, alpha.astype(np.float32), np.zeros_like(left, np.float32), tuple(zeros))
+    state = arrays.DeviceState(
+        labels, alpha.astype(np.float32), np.zeros_like(left, np.float32), tuple(zeros)
+    )
     step = jax.jit(jax.vmap(arrays._step, in_axes=(0, None, 0, 0)))
     before = answers(rows, labels, alpha, parameters)
     for words in rng.integers(0, 1 << 32, (2, COPIES, 2), dtype=np.uint32):

@@ -13,8 +13,14 @@ from scirocco.diffusions.host import _random
 from scirocco_latent.graph import _mmsb
 from scirocco_latent.graph.bernoulli_chains import BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import Prior, network, seed_words
-from scirocco_latent.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
+from scirocco_latent.graph.gibbs import BlockPrior, network, seed_words
+from scirocco_latent.graph.poisson_chains import (
+    GradientMethod,
+    LangevinChain,
+    MixedChain,
+    PoissonPrior,
+    units,
+)
 
 N, K, BATCHES = 5, 2, 40
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 0), (3, 4)]
@@ -24,7 +30,7 @@ pytestmark = pytest.mark.law
 
 def net_of(directed, corrected=False, edges=EDGES):
     graph = read(edges, directed, nodes=N)
-    return graph, network(graph, Prior(K, corrected, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
+    return graph, network(graph, BlockPrior(K, corrected, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
 
 
 def observed(directed):
@@ -224,7 +230,7 @@ def test_counts_of_roles_from_edges_and_pairs_without_one_are_unbiased(sampler, 
     """The average over every choice of an edge and of a pair without one is the sum over all pairs, exactly."""
     form = BernoulliPrior(3, 0.7, 0.8, 2.0, True)
     graph, net = net_of(directed)
-    chain = RoleLangevinChain(net, form, N, seed, 0, method=Method(sampler, 0.1, 1, 1))
+    chain = RoleLangevinChain(net, form, N, seed, 0, method=GradientMethod(sampler, 0.1, 1, 1))
     rng = np.random.default_rng(seed)
     chain.pi, chain.matrix = rng.dirichlet([1.0] * 3, N), rng.uniform(0.1, 0.6, (3, 3))
     if not directed:
@@ -270,7 +276,13 @@ def test_block_matrices_move_with_unbiased_counts(seed):
     """Estimated units of edges by the communities of both ends, and weights of a node of a directed network."""
     _, net = net_of(True, True)
     chain = LangevinChain(
-        net, units(net), GENERAL._replace(shape=20.0), N, seed, 0, method=Method("scir_cv_counts", 0.4, 1)
+        net,
+        units(net),
+        GENERAL._replace(shape=20.0),
+        N,
+        seed,
+        0,
+        method=GradientMethod("scir_cv_counts", 0.4, 1),
     )
     rng = np.random.default_rng([seed, 3])
     start, chain.matrix, chain.receive = (

@@ -15,7 +15,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, NoDrawsError
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
 from scirocco_latent.hmm import buffered, emissions, priors
-from scirocco_latent.hmm.gibbs import GibbsChain, Parameters, Prior
+from scirocco_latent.hmm.gibbs import Parameters, StateChain, StatePrior
 from scirocco_latent.hmm.results import in_one_order
 from scirocco_latent.hmm.series import read
 
@@ -113,8 +113,8 @@ def test_draws_do_not_depend_on_labels_or_threads():
     emission = priors.resolve("gaussian", given, 2, None, None)
     made = []
     for threads in (1, 3):
-        chain = GibbsChain(
-            Prior(2, 1.0, 0.0, emission),
+        chain = StateChain(
+            StatePrior(2, 1.0, 0.0, emission),
             emission.encode(given),
             given.bounds,
             batch_size=100,
@@ -146,7 +146,7 @@ def test_draws_do_not_depend_on_labels_or_threads():
             else:
                 other[name][chain, draw] = raw[name][chain, draw][order]
         other["transitions"][chain, draw] = other["transitions"][chain, draw][:, order]
-    found = in_one_order(other, emissions.Gaussian((0.0,), (1.0,), (0.0,), 1.0, 3.0, (1.0,)))
+    found = in_one_order(other, emissions.NormalEmission((0.0,), (1.0,), (0.0,), 1.0, 3.0, (1.0,)))
     for name, values in raw.items():
         np.testing.assert_array_equal(found[name], values)
 
@@ -212,7 +212,7 @@ def test_all_windows_together_give_the_exact_counts():
     """Estimates of the stochastic samplers, with all windows and long buffers, for any place of the cuts."""
     given = read([COUNTS[:40], COUNTS[40:41], np.tile(COUNTS, 5)])
     emission = priors.resolve("poisson", given, 2, None, None)
-    prior, data = Prior(2, 1.0, 0.0, emission), emission.encode(given)
+    prior, data = StatePrior(2, 1.0, 0.0, emission), emission.encode(given)
     known = buffered.settings("scir", prior, data, given.bounds, 10**6, None, 2_000, 1, 0)
     chain = buffered.BufferedChain(prior, data, given.bounds, known, 0, 0, 1)
     chain.advance(3)

@@ -17,7 +17,7 @@ pytest.importorskip("numba", reason="hidden Markov models need numba (the extra 
 
 from scirocco.simplex import tables
 from scirocco_latent.hmm import buffered, emissions, own, priors, scan
-from scirocco_latent.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, layout, log_likelihoods
+from scirocco_latent.hmm.gibbs import Parameters, StateChain, StatePrior, kernels, layout, log_likelihoods
 from scirocco_latent.hmm.series import read
 
 pytestmark = pytest.mark.law
@@ -61,7 +61,7 @@ def problem(kind):
         emission = own.resolve(own_normal(), {"mean": 0.0, "sd": 1.0}, given)
     else:
         emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
-    return Prior(K, A, STICKY, emission), emission.encode(given), given
+    return StatePrior(K, A, STICKY, emission), emission.encode(given), given
 
 
 def dirichlet_marginal(shape, counts):
@@ -140,7 +140,7 @@ def test_states_have_their_enumerated_posterior(kind, piece, seed):
     """
     prior, data, given = problem(kind)
     paths, shares = enumerated(kind, prior, given)
-    chain = GibbsChain(
+    chain = StateChain(
         prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=0, num_threads=1, piece=piece
     )
     chain.advance(50)
@@ -184,7 +184,7 @@ def test_parameters_of_own_emissions_have_their_conditional_law(seed):
 def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
     """Geweke (2004): observations given states and parameters, then a step of the chain, leave the prior unchanged."""
     prior, data, given = problem("gaussian")
-    chain = GibbsChain(
+    chain = StateChain(
         prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=1, num_threads=1, piece=2
     )
     rng = np.random.default_rng([seed, 77])
@@ -296,7 +296,7 @@ def test_scans_have_the_densities_of_counts_in_columns():
     given = read(np.array([[3, 1], [0, 0], [np.nan, np.nan], [7, 2], [5, 1]]))
     emission = priors.resolve("poisson", given, K, None, None)
     data, params = emission.encode(given), {"rates": np.array([[1.0, 2.0], [6.0, 0.5]])}
-    states = scan.DeviceStates(Prior(K, A, STICKY, emission), data, given.bounds, 1)
+    states = scan.DeviceStates(StatePrior(K, A, STICKY, emission), data, given.bounds, 1)
     kind, values = states._values(params)
     found = scan.log_densities(kind, jax.tree.map(lambda part: part[0], states.rows), values)
     rates, counts = params["rates"][:, None, :], np.nan_to_num(given.values)
@@ -314,7 +314,7 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
     copies, rng = 1_000, np.random.default_rng(seed)
     given, again = read(SERIES[kind][0]), read(SERIES[kind][0] * copies)
     emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
-    prior, data = Prior(K, A, STICKY, emission), emission.encode(given)
+    prior, data = StatePrior(K, A, STICKY, emission), emission.encode(given)
     params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), emission.first(rng, data, K))
     states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1)
     states.step(params, None, None, (seed, 5))
@@ -390,7 +390,7 @@ def test_stochastic_samplers_at_full_batch_have_the_exact_law(seed):
     given = read(1e3 * z[:, None] + noise)
     told = {"mean": 0.5, "strength": 1e-4, "degrees": 4.0, "scale": 1.2}
     emission = priors.resolve("gaussian", given, K, told, None)
-    prior, data, x = Prior(K, A, STICKY, emission), emission.encode(given), emission.encode(given).rows
+    prior, data, x = StatePrior(K, A, STICKY, emission), emission.encode(given), emission.encode(given).rows
     known = buffered.settings("scir", prior, data, given.bounds, 10**6, 2.0, 20, 4, seed)
     chain, other = (
         buffered.BufferedChain(prior, data, given.bounds, known._replace(sampler=sampler), seed, 0, 1)

@@ -143,7 +143,9 @@ def test_a_run_is_resumed_bit_for_bit(options, tmp_path, monkeypatch):
     whole = fit()
     cut = fit(store=tmp_path / "run", callbacks=[stop])
     assert cut.run_.status == "stopped"
-    monkeypatch.setattr(blocks.Blocks, "_fits", lambda self: False)  # and on a device with less memory
+    monkeypatch.setattr(
+        blocks.DocumentBlocks, "_fits", lambda self: False
+    )  # and on a device with less memory
     again = fit(store=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(whole.topics(draws=True), again.topics(draws=True))
     for name, values in whole.run_.stats.items():
@@ -161,7 +163,7 @@ def test_counts_are_those_of_the_remembered_topics(small_blocks, seed):
     X = np.random.default_rng(seed).poisson(0.1, (30, 40))
     corpus = as_corpus(X)
     model = LDA(4, growth=[(10, 2), (20, 2)], spare_topics=3, **JAX)
-    held = blocks.Blocks(corpus, seed, ((10, 2), (20, 2)))
+    held = blocks.DocumentBlocks(corpus, seed, ((10, 2), (20, 2)))
     assert len(held) > 3 and held.sizes.sum() == X.sum()
     chain = TopicChain(corpus, model._settings(_size(corpus)), seed, 0, blocks=held)
     for step in range(6):

@@ -123,7 +123,7 @@ def test_a_start_from_a_posterior_draw_is_a_posterior_draw(seed):
         for _ in range(40):
             first.advance(1)
             hyper = [(np.full(TOPICS, ALPHA), BETA)]
-            start = continuing.Start(
+            start = continuing.TopicStart(
                 [{"steps": np.array([first.step])}], [first.draw()], hyper, False, (), ""
             )
             start.place(second, 0, corpus)

@@ -15,7 +15,7 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import LDA
 from scirocco_latent.lda import arrays, as_corpus, guiding, hyper
-from scirocco_latent.lda.blocks import Blocks
+from scirocco_latent.lda.blocks import DocumentBlocks
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.estimator import _size
 
@@ -60,7 +60,7 @@ def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, mon
     prior[0, :2] = WEIGHT
     for name, tokens in {"_LEAST": 1, "_MOST": 9, "_ROUND": 1}.items():  # two blocks
         monkeypatch.setattr(f"scirocco_latent.lda.blocks.{name}", tokens)
-    blocks = Blocks(corpus, seed, settings.growth) if settings.by_arrays else None
+    blocks = DocumentBlocks(corpus, seed, settings.growth) if settings.by_arrays else None
     chain = TopicChain(corpus, settings, seed, 0, blocks=blocks, guide=guide)
     chain.advance(60)
     steps = 1 if settings.by_arrays else 2  # of a pass over the documents

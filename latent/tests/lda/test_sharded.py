@@ -26,7 +26,7 @@ from scirocco_latent.lda import LDA, DocumentStream
 from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.settings import Size, resolve
 from scirocco_latent.lda.sharded import Found, _added
-from scirocco_latent.lda.stochastic_chain import Steps, StochasticChain
+from scirocco_latent.lda.stochastic_chain import StepLengths, StochasticChain
 
 pytestmark = pytest.mark.process
 
@@ -255,7 +255,7 @@ def test_stale_counts_have_the_law_of_a_longer_step(seed):
 def test_a_schedule_is_gone_through_as_fast(seed):
     """Batch t drives the steps 3t, 3t + 1 and 3t + 2 of the schedule."""
     schedule = schedules.polynomial(0.5, 10.0, 0.33)
-    steps = Steps("scir", schedule, 5, 2, 3)
+    steps = StepLengths("scir", schedule, 5, 2, 3)
     wanted = sum(float(schedule(step)) for step in (6, 7, 8))
     assert steps.time(2, np.ones((5, 2)), 4, 10) == pytest.approx(wanted, rel=1e-12)
 

@@ -12,7 +12,7 @@ from scirocco_latent.lda import LDA, DocumentStream, prediction
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.langevin import METHODS
 from scirocco_latent.lda.results import all_rows
-from scirocco_latent.lda.stochastic_chain import Steps
+from scirocco_latent.lda.stochastic_chain import StepLengths
 
 pytestmark = pytest.mark.compile
 
@@ -80,10 +80,10 @@ def test_steps_by_hand():
     wanted |= dict.fromkeys(("sgld_natural", "sgld_cv"), 4 * h / (10 + largest))
     assert set(wanted) == set(METHODS)
     for sampler, value in wanted.items():
-        steps = Steps(sampler, None, 5, 2)
+        steps = StepLengths(sampler, None, 5, 2)
         steps.time(0, first, 4, 100)
         assert steps.time(1, second, 2, 100) == pytest.approx(value, rel=1e-5)
-    given = Steps("sgld", schedules.polynomial(0.5, 1.0, 1.0), 5, 2)
+    given = StepLengths("sgld", schedules.polynomial(0.5, 1.0, 1.0), 5, 2)
     assert given.time(1, second, 2, 100) == 0.25 and not given.state()
 
 

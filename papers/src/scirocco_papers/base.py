@@ -1,7 +1,7 @@
 """The base of experiments: an experiment runs, checks the paper's claims, draws a figure, and writes a JSON file.
 
-An experiment is a folder: `__init__.py` has the constant `EXPERIMENT`, `run.py` a function `run(settings) -> Outcome`.
-It never prints and never writes: that is done here, the same way for all.
+An experiment is a module with a function `run(settings) -> Outcome`, or a folder whose module `run` has it. It never
+prints and never writes: that is done here, the same way for all.
 """
 
 from __future__ import annotations
@@ -153,11 +153,13 @@ class Experiment:
     """Keys of the papers in the bibliography of `scirocco cite`."""
 
 
-def run_of(package: str) -> Callable[[Settings], Outcome]:
-    """The function `run` in the module `run` of an experiment's folder; imported when it is called."""
+def run_of(name: str) -> Callable[[Settings], Outcome]:
+    """The function `run` of an experiment's module, or of its folder's module `run`; imported when it is called."""
 
     def run(settings: Settings) -> Outcome:
-        outcome: Outcome = importlib.import_module(f"{package}.run").run(settings)
+        home = Path(__file__).with_name(name)
+        module = importlib.import_module(f"scirocco_papers.{name}{'.run' * home.is_dir()}")
+        outcome: Outcome = module.run(settings)
         return outcome
 
     return run

@@ -25,7 +25,7 @@ from scirocco.drawing.markup import Html, Section, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, SciroccoWarning
 from scirocco.model import Model, Posterior
 from scirocco.run import sample
-from scirocco.run.rowwise import chosen, in_users_units, log_likelihood_matrix
+from scirocco.run.predicting import chosen, in_users_units, log_likelihood_matrix
 from scirocco.types import Data, Key, Params
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -34,12 +34,12 @@ Simulate = Callable[[Key], tuple[Params, Data]]
 Draw = Callable[[Data, int], Params]
 """From data and a seed to posterior draws, leaves (chain, draw, ...)."""
 
-_MOST_RANKS, _FEWEST_RANKS = 99, 9
+_MOST_RANKS, _FEWEST_RANKS = 99, 9  # draws that a truth is compared with
 _POOR = 0.05
 """Share of the replications whose effective sample size may be below the number of ranks."""
-_LENGTHS = {"num_samples": 250, "num_chains": 4}
-_STARTS = 16
-_ALPHA = 0.01
+_LENGTHS = {"num_samples": 250, "num_chains": 4}  # of runs, by default
+_STARTS = 16  # simulated parameters whose mean is the start
+_ALPHA = 0.01  # p-value times the number of quantities
 _EXPECTED = "`model` must be a sc.Model or another posterior, or a function (data, seed) that returns draws"
 _COMPARED = 1_000
 """Draws of a replication that are compared with the truth."""
@@ -59,8 +59,6 @@ class SBC:
         Nearly independent draws that each truth was compared with.
     p_values
         Of uniformity, one for each quantity, exact.
-    least_ess
-        The smallest effective sample size of each replication.
     failures
         Messages of replications that ended with an error; they have no ranks.
     warned
@@ -71,7 +69,6 @@ class SBC:
     ranks: Array = field(repr=False)
     num_ranks: int
     p_values: Array
-    least_ess: Array = field(repr=False)
     failures: tuple[str, ...] = ()
     warned: Mapping[str, int] = field(default_factory=dict)
 
@@ -382,7 +379,7 @@ def _ranked(found: list[_Replication], wanted: int, adapt: bool, seed: int) -> S
     told: dict[str, int] = {}
     for text in (text for each in found for text in each.warned):
         told[text] = told.get(text, 0) + 1
-    return SBC(good[0].names, ranks, count, p_values, least, failures, told)
+    return SBC(good[0].names, ranks, count, p_values, failures, told)
 
 
 def _rank(signs: Array, count: int, rng: np.random.Generator) -> Array:

@@ -111,22 +111,6 @@ class Comparison:
         body = [tag("tr", *(tag("td", cell, style=right) for cell in _cells(row))) for row in self.table]
         return join([tag("table", head, *body), *(tag("p", text) for text in self.warnings)])
 
-    def plot(self) -> Any:
-        """Differences to the best model with two standard errors, as a matplotlib figure (the extra `plot`)."""
-        figures = require("matplotlib.figure", "comparison.plot()")
-        figure = figures.Figure(figsize=(6.0, 0.8 + 0.4 * len(self.table)), layout="constrained")
-        axes = figure.subplots()
-        places = range(len(self.table))
-        differences = [row.difference for row in self.table]
-        axes.errorbar(
-            differences, places, xerr=[2 * row.difference_error for row in self.table], fmt="o", capsize=3
-        )
-        axes.axvline(0.0, linestyle=":", color="0.5")
-        axes.set_yticks(places, [row.name for row in self.table])
-        axes.invert_yaxis()
-        axes.set_xlabel("difference of the log score, ± 2 standard errors")
-        return figure
-
 
 def compare(
     models: Mapping[str, Any],
@@ -154,7 +138,7 @@ def compare(
     Returns
     -------
     Comparison
-        `table`, `frame`, `words`, `plot()`, and `section()` for reports.
+        `table`, `frame`, `words`, and `section()` for reports.
 
     Examples
     --------

@@ -19,8 +19,7 @@ from scirocco.diagnostics.measures import ess
 from scirocco.diagnostics.pareto import largest_k, psis
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
-from scirocco.run.predicting import DRAWS
-from scirocco.run.rowwise import chosen, draws_of, in_users_units, log_likelihood_matrix, origin_of
+from scirocco.run.predicting import DRAWS, chosen, draws_of, in_users_units, log_likelihood_matrix, origin_of
 from scirocco.types import Data, Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,7 +28,7 @@ _EXACT, _SUBSAMPLE = 20_000, 4_000
 """All rows are weighted up to so many; of more, a random part."""
 _COLUMNS, _TOGETHER = 32, 512
 """Parameters whose effective sample sizes are averaged; rows weighted at once."""
-_FEWEST_ROWS, _FEWEST_DRAWS = 2, 25
+_FEWEST_ROWS, _FEWEST_DRAWS = 2, 25  # 25: psis needs a tail of five
 
 
 @dataclass(frozen=True)

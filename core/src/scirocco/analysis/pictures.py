@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from scirocco.analysis.predictive import Checked, PredictiveCheck
     from scirocco.analysis.scores import Calibration
 
-_TAILS = (0.05, 0.95)
-_MOST_CHARTS = 24
+_TAILS = (0.05, 0.95)  # ends of the 90 % intervals
+_MOST_CHARTS = 24  # in a report or figure
 
 
 # -- predictive checks ------------------------------------------------------------------------------------------------
@@ -56,10 +56,8 @@ def _density(check: PredictiveCheck) -> Html:
 
 def _calibrated(found: Calibration) -> Html:
     table = found.table
-    predicted, observed = (
-        np.array([getattr(row, name) for row in table]) for name in ("predicted", "observed")
-    )
-    errors = 2 * np.array([row.standard_error for row in table])
+    predicted, observed, _, errors = np.array(table).T
+    errors = 2 * errors
     frame = svg.Frame((0.0, 1.0), (0.0, 1.0))
     lines = [svg.line(frame, predicted, predicted + sign * errors, "c7") for sign in (-1, 0, 1)]
     parts = [svg.axes(frame, "predicted probability"), *lines, svg.dots(frame, predicted, observed)]

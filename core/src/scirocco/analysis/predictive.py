@@ -20,18 +20,19 @@ from scirocco.data.sources import check_memory
 from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
-from scirocco.run.predicting import HostFunction, Job, prepared, values
-from scirocco.run.rowwise import chosen, draws_and_rows, simulator
+from scirocco.run import Run
+from scirocco.run.predicting import HostFunction, Job, chosen, draws_and_rows, prepared, simulator, values
 from scirocco.types import Data, Key, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Statistic = Callable[[Array], Any]
 
-_ROWS, _DRAWS = 10_000, 500
-_TAILS = (0.05, 0.95)
-_ALPHA = 0.01
-_BINS, _MOST_COUNTS, _MOST_GROUPS = 40, 60, 40
+_ROWS, _DRAWS = 10_000, 500  # checked by default
+_TAILS = (0.05, 0.95)  # ends of the 90 % intervals
+_ALPHA = 0.01  # p-value times the number of statistics
+_BINS, _MOST_COUNTS, _MOST_GROUPS = 40, 60, 40  # in a chart
 
+# test statistics by kind of outcome
 CONTINUOUS: dict[str, Statistic] = {
     "mean": np.mean,
     "sd": np.std,
@@ -41,6 +42,7 @@ CONTINUOUS: dict[str, Statistic] = {
     "95 %": lambda y: np.quantile(y, 0.95),
     "largest": np.max,
 }
+# of counts
 COUNTS: dict[str, Statistic] = {
     "mean": np.mean,
     "sd": np.std,
@@ -311,7 +313,7 @@ def _seen(
     run: Any, rows: Rows, observed: str | Callable[[Rows], Any] | None, name: str | None
 ) -> tuple[Rows, str | Callable[[Rows], Any]]:
     """The rows, and where in them the outcome is."""
-    model = run.known_model(None) if hasattr(run, "known_model") else None
+    model = run.known_model(None) if isinstance(run, Run) else None
     known = getattr(model, "observed", None)
     if observed is None or observed == name:
         if known is None:

@@ -20,12 +20,12 @@ from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.run import Run
-from scirocco.run.rowwise import chosen, draws_of, filled, in_users_units, padded
+from scirocco.run.predicting import chosen, draws_of, filled, in_users_units, padded
 from scirocco.types import Data, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_SUM_TOLERANCE = 1e-4
+_SUM_TOLERANCE = 1e-4  # of probabilities in single precision
 _DRAWS = 64  # draws per call: with 1,024 rows some megabytes for a small model
 
 

@@ -20,20 +20,11 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
 from scirocco.estimators.base import Prepared
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments, run_group, setup
+from scirocco.run import run_group, setup
 from scirocco.run.choose import set_up
 from scirocco.run.choose.methods import default_estimator
-from scirocco.run.choose.tuning import (
-    METHODS,
-    METRICS,
-    NUM_STEPS,
-    WIDTH,
-    Arena,
-    Trial,
-    Tuning,
-    check_over,
-    tune_prepared,
-)
+from scirocco.run.choose.race import WIDTH, Arena, Trial, check_over
+from scirocco.run.choose.tuning import METHODS, METRICS, NUM_STEPS, Tuning, tune_prepared
 from scirocco.run.loop import Start
 from scirocco.samplers import SGLD, Sampler
 from scirocco.samplers.base import is_open
@@ -118,7 +109,7 @@ def tune(
     source = as_source(data, model.facts.groups)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     if sampler is not None:
-        arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
+        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
     if client is not None:
         shared = {
             "sampler": sampler,

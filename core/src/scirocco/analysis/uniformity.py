@@ -15,7 +15,7 @@ from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_HALVINGS = 40
+_HALVINGS = 40  # of the interval that holds the tail probability: to 10⁻¹²
 
 
 class Bands(NamedTuple):

@@ -19,14 +19,14 @@ from scirocco.run import Run
 from scirocco.types import Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_FEWEST = 10
+_FEWEST = 10  # draws per chain
 
-RIDGES = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+RIDGES = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # tried, relative to correlations of 1
 _FLOOR = 1e-10  # smaller eigenvalues are rounding: for linearly dependent features float32 gives about 1e-14
-_AS_GOOD, _ROUNDING = 1.01, 1e-10
+_AS_GOOD, _ROUNDING = 1.01, 1e-10  # errors that count as equal: relative, and of the variance of g
 
 
-class Source(NamedTuple):
+class GradientSource(NamedTuple):
     """Draws and gradients, leaves (chain, draw, ...), in memory or on disk."""
 
     draws: PyTree
@@ -96,15 +96,15 @@ def _many(function: Callable[[PyTree], PyTree], draws: PyTree) -> PyTree:
 # -- the inputs ---------------------------------------------------------------------------------------------
 
 
-def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | None) -> Source:
+def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | None) -> GradientSource:
     """The draws and gradients of a run, or of a pair; raises an error if there are none."""
     if model is not None and not isinstance(model, Posterior):
         raise InvalidTypeError(f"`model` must be the sc.Model of the run, got {model!r}.")
     if isinstance(run, tuple) and not _tree.is_named_tuple(run) and len(run) == 2:
-        source = Source(*run, None if model is None else model.unconstrain)
+        source = GradientSource(*run, None if model is None else model.unconstrain)
     elif isinstance(run, Run):
         _refuse_bare(run)
-        source = Source(
+        source = GradientSource(
             run.draws, run.gradients, _unconstrain(run, model) if degree == 2 else None, _temperature(run)
         )
     else:
@@ -167,7 +167,7 @@ def _unconstrain(run: Run, model: Posterior | None) -> Callable[[Params], Params
     return unconstrain
 
 
-def _check_shapes(source: Source) -> None:
+def _check_shapes(source: GradientSource) -> None:
     for tree, name in ((source.draws, "draws"), (source.gradients, "gradients")):
         leaves = jax.tree.leaves(tree)
         if not leaves or any(len(np.shape(leaf)) < 2 for leaf in leaves):
@@ -182,7 +182,7 @@ def _check_shapes(source: Source) -> None:
 # -- the function --------------------------------------------------------------------------------------------
 
 
-class Function:
+class Integrand:
     """g for many draws, as a matrix, and the conversion back to g's own structure."""
 
     def __init__(self, g: Callable[[Params], PyTree] | None, draws: PyTree):
@@ -278,7 +278,7 @@ def uncentred(coefficients: Array, centre: Array) -> Array:
     return out
 
 
-class Sums(NamedTuple):
+class FeatureSums(NamedTuple):
     """Moments of features z and outputs g, about a point near their means."""
 
     num: float
@@ -291,16 +291,16 @@ class Sums(NamedTuple):
     """Second moments of each output alone."""
 
     @classmethod
-    def of(cls, z: Array, g: Array) -> Sums:
+    def of(cls, z: Array, g: Array) -> FeatureSums:
         """The moments of these rows."""
         return cls(float(len(z)), z.sum(axis=0), g.sum(axis=0), z.T @ z, z.T @ g, (g * g).sum(axis=0))
 
-    def plus(self, other: Sums, sign: float = 1.0) -> Sums:
+    def plus(self, other: FeatureSums, sign: float = 1.0) -> FeatureSums:
         """Both together (sign -1: the rows of `other` left out)."""
         arrays = (a + sign * b for a, b in zip(self[1:], other[1:], strict=True))
-        return Sums(self.num + sign * other.num, *arrays)
+        return FeatureSums(self.num + sign * other.num, *arrays)
 
-    def add(self, other: Sums) -> Sums:
+    def add(self, other: FeatureSums) -> FeatureSums:
         """Both together, in place where it saves a large matrix."""
         for mine, theirs in zip(self[1:], other[1:], strict=True):
             np.add(mine, theirs, out=mine)
@@ -320,10 +320,10 @@ class Sums(NamedTuple):
         return self.z / self.num, self.g / self.num
 
 
-class Regression:
+class FeatureRegression:
     """Regression of g on standardised z, for any ridge."""
 
-    def __init__(self, sums: Sums):
+    def __init__(self, sums: FeatureSums):
         self._means = sums.means
         zz, zg, _ = sums.about(*self._means)
         spread = np.sqrt(np.maximum(np.diag(zz), 0.0))
@@ -338,14 +338,14 @@ class Regression:
         found = cho_solve(cho_factor(matrix, lower=True, overwrite_a=True), self._cross)
         return np.asarray(-found / self._scale[:, None])
 
-    def errors(self, other: Sums, ridges: tuple[float, ...]) -> Array:
+    def errors(self, other: FeatureSums, ridges: tuple[float, ...]) -> Array:
         """Mean squares of g + aᵀz about its mean here, over the rows of `other`: (ridge, output)."""
         zz, zg, gg = other.about(*self._means)
         tried = (self.coefficients(ridge) for ridge in ridges)
         return np.maximum([gg + (a * (2.0 * zg + zz @ a)).sum(axis=0) for a in tried], 0.0)
 
 
-class Fit(NamedTuple):
+class FittedFeatures(NamedTuple):
     """Coefficients of all draws, those of each fold (from the draws outside it), and the ridge."""
 
     coefficients: Array
@@ -353,20 +353,22 @@ class Fit(NamedTuple):
     ridge: float
 
 
-def fit(folds: list[Sums], ridge: float | None) -> Fit:
+def fit(folds: list[FeatureSums], ridge: float | None) -> FittedFeatures:
     """Choose the smallest ridge that predicts the held-out folds about as well as the best one."""
     total = folds[0]
     for fold in folds[1:]:
         total = total.plus(fold)
-    others = [Regression(total.plus(fold, -1.0)) for fold in folds]
+    others = [FeatureRegression(total.plus(fold, -1.0)) for fold in folds]
     if ridge is None:
         few = total.num - max(fold.num for fold in folds) <= len(total.z)
         ridge = _choose(total, folds, others, RIDGES[1:] if few else RIDGES)
     outside = [regression.coefficients(ridge) for regression in others]
-    return Fit(Regression(total).coefficients(ridge), outside, ridge)
+    return FittedFeatures(FeatureRegression(total).coefficients(ridge), outside, ridge)
 
 
-def _choose(total: Sums, folds: list[Sums], others: list[Regression], ridges: tuple[float, ...]) -> float:
+def _choose(
+    total: FeatureSums, folds: list[FeatureSums], others: list[FeatureRegression], ridges: tuple[float, ...]
+) -> float:
     variance = total.about(*total.means)[2]
     unit = np.where(variance > 0, variance, 1.0)
     squares = [other.errors(fold, ridges) for other, fold in zip(others, folds, strict=True)]

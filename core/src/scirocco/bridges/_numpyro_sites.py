@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from scirocco import transforms as _transforms
 from scirocco._extras import require
-from scirocco.bridges._common import Local, check_size, placed
+from scirocco.bridges._common import LocalVariable, check_size, placed
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.model.checks import used_inputs
@@ -23,7 +23,7 @@ from scirocco.types import Array, Key, Params, Rows
 PURPOSE = "sc.from_numpyro"
 Site = Mapping[str, Any]
 Trace = Mapping[str, Site]
-_START_RADIUS = 0.1
+_START_RADIUS = 0.1  # on the real line: from NumPyro's own, 2, sums over many rows are far from any mode
 Bounds = tuple[Any, Any]
 Strategy = Callable[[Site], Any]
 """How NumPyro chooses the value that a latent site starts with."""
@@ -38,7 +38,7 @@ class Reader:
         self.model, self.args, self.kwargs, self.seed = model, args, kwargs, seed
         self.plates: frozenset[str] = frozenset()
         """The plates over the data, once known, ..."""
-        self.locals: dict[str, Local] = {}
+        self.locals: dict[str, LocalVariable] = {}
         """... and the latent sites in them."""
 
     def arguments(self, rows: Rows) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -184,7 +184,7 @@ def _log_prob(site: Site) -> Array:
 # -- latent sites and their transforms -----------------------------------------------------------------------
 
 
-class Look(NamedTuple):
+class FirstLook(NamedTuple):
     """Results of running the model on a few rows."""
 
     trace: Trace
@@ -216,7 +216,7 @@ def find_latents(
         frame, name = frame_of(site, reader.plates), site["name"]
         if frame is not None:
             axis = frame.dim - site["fn"].event_dim
-            reader.locals[name] = Local(jnp.take(start.pop(name), 0, axis), supports.pop(name), axis)
+            reader.locals[name] = LocalVariable(jnp.take(start.pop(name), 0, axis), supports.pop(name), axis)
     check_size(reader.locals, "row")
     if not supports:
         raise InvalidValueError(
@@ -238,7 +238,7 @@ def _try(
         raise failure(f"called with {count} of the {source.num_rows} rows", error) from error
 
 
-def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
+def _look(reader: Reader, rows: Rows, strategy: Strategy) -> FirstLook:
     """Run the model for two keys, compiled: without compilation it would be many times slower."""
     seen: list[Trace] = []
 
@@ -250,7 +250,7 @@ def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
         return starts, {site["name"]: _bounds(_support(site)) for site in latents}
 
     starts, bounds = zip(*(run(key) for key in jax.random.split(jax.random.key(reader.seed))), strict=True)
-    return Look(seen[0], list(starts), list(bounds))
+    return FirstLook(seen[0], list(starts), list(bounds))
 
 
 def _sizes_only(reader: Reader, rows: Rows, strategy: Strategy) -> dict[str, int]:

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.bridges._pymc_graph import Leaf, Terms, empty_leaves, find_leaves, fold
+from scirocco.bridges._pymc_graph import RowLeaf, Terms, empty_leaves, find_leaves, fold
 from scirocco.bridges._pymc_walk import PURPOSE, Variable, compiled, copy, inputs_of
 from scirocco.errors import InvalidValueError
 from scirocco.run.predicting import HostFunction
 from scirocco.types import Params, Rows
 
 
-class Groups(NamedTuple):
-    """Groups of rows whose variables are integrated out; new observations draw them again."""
+class DrawnGroups(NamedTuple):
+    """DrawnGroups of rows whose variables are integrated out; new observations draw them again."""
 
     column: str
     """The column of the data with the label of each row's group, ..."""
@@ -38,7 +38,7 @@ class Forward(HostFunction):
         values: Mapping[str, Variable],
         drawn: Mapping[str, Variable],
         seen: Mapping[str, Variable],
-        leaves: Sequence[Leaf],
+        leaves: Sequence[RowLeaf],
         fixed: Mapping[str, np.ndarray],
         num_rows: int,
         of_groups: frozenset[Variable],
@@ -143,7 +143,7 @@ def find_forward(
     terms: Terms,
     data: Mapping[str, np.ndarray],
     num_rows: int,
-    groups: Groups | None = None,
+    groups: DrawnGroups | None = None,
 ) -> Forward | None:
     """How new observations of the rows are drawn, given the values of these variables; None if it is not known."""
     observed = [rv for rv in model.observed_RVs if rv.name in terms.rows]

@@ -14,32 +14,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.bridges._common import ConvertedModel, Local, check_size, close
-from scirocco.bridges._pymc_forward import Groups, find_forward
+from scirocco.bridges._common import ConvertedModel, LocalVariable, check_size, close
+from scirocco.bridges._pymc_forward import DrawnGroups, find_forward
 from scirocco.bridges._pymc_graph import (
     UNNAMED,
-    Function,
-    Graph,
+    GraphFunction,
     Grouping,
+    TermGraph,
     Terms,
     all_rows,
     find_leaves,
+    find_transform,
     indexed_by_rows,
     split_groups,
     whole,
 )
-from scirocco.bridges._pymc_transforms import find_transform
 from scirocco.bridges._pymc_walk import Variable, inputs_of
 from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
 from scirocco.types import Array, Params, Rows
 
 _SHARE = "share_of_group"
-_PROBES = 8
+_PROBES = 8  # rows that are compared with PyMC's density
 
 
 def find_grouping(
-    graph: Graph, data: Mapping[str, np.ndarray], params: Params, max_groups: int
+    graph: TermGraph, data: Mapping[str, np.ndarray], params: Params, max_groups: int
 ) -> Grouping | None:
     """The groups whose variables are integrated out: those of the only index with more than `max_groups` of them."""
     found: dict[str, tuple[int, str]] = {}
@@ -60,7 +60,7 @@ def find_grouping(
     return next((_grouping(size, index, params) for index, (size, _) in large.items()), None)
 
 
-def rows_as_groups(graph: Graph, params: Params) -> Grouping | None:
+def rows_as_groups(graph: TermGraph, params: Params) -> Grouping | None:
     """Every row as a group, if there are variables with a value for each."""
     found = _grouping(graph.num_rows, None, params)
     return found if found.axes else None
@@ -74,7 +74,9 @@ def _grouping(size: int, index: str | None, params: Params) -> Grouping:
 class OneGroup:
     """The terms and deterministic variables of a model for one group and one of its rows. It refers to no data."""
 
-    def __init__(self, graph: Graph, rows: Iterable[str], found: dict[str, Local], has_data: bool):
+    def __init__(
+        self, graph: TermGraph, rows: Iterable[str], found: dict[str, LocalVariable], has_data: bool
+    ):
         self.graph, self.rows, self.locals = graph, tuple(rows), found
         self.has_data = has_data
         """Whether the priors use data of the groups."""
@@ -109,7 +111,7 @@ def _prior(name: str) -> str:
 
 def _local(
     model: Any, rv: Variable, values: Mapping[str, Variable], grouping: Grouping, params: Params
-) -> Local:
+) -> LocalVariable:
     transform, axis = find_transform(model, rv, values, grouping), grouping.axes[rv.name]
     if transform is not None and transform.depends_on:
         raise refused(
@@ -117,7 +119,7 @@ def _local(
             grouping,
             f"its bounds depend on `{transform.depends_on[0]}`: give it fixed bounds, and rescale it in the model",
         )
-    return Local(jnp.take(params[rv.name], 0, axis), transform, axis)
+    return LocalVariable(jnp.take(params[rv.name], 0, axis), transform, axis)
 
 
 def refused(names: Iterable[str], grouping: Grouping, why: str) -> InvalidValueError:
@@ -176,7 +178,7 @@ def convert(
     kept = _check(group, grouping, (data, codes), original, plain, position, axes, seed)
     name, labels = _labels(model, grouping, data)
     rest = {key: each for key, each in values.items() if key not in grouping.axes}
-    groups = None if index is None else Groups(name, labels, index)
+    groups = None if index is None else DrawnGroups(name, labels, index)
     forward = find_forward(model, rest, terms, data, num_rows, groups)
     data |= {name: labels[codes]}
     if has_data:
@@ -219,7 +221,9 @@ def _axes(
 ) -> dict[str, int]:
     """The axis of the groups in these variables; those without one are left out."""
     shapes = {
-        name: jax.eval_shape(Function(values.values(), [each]), *(params[key] for key in values))[0].shape
+        name: jax.eval_shape(GraphFunction(values.values(), [each]), *(params[key] for key in values))[
+            0
+        ].shape
         for name, each in own.items()
     }
     return {name: shape.index(size) for name, shape in shapes.items() if size in shape}
@@ -242,14 +246,14 @@ def _labels(model: Any, grouping: Grouping, data: Mapping[str, np.ndarray]) -> t
     )
 
 
-# -- consistency check -----------------------------------------------------------------------------------------
+# -- consistency check -------------------------------------------------------------------------------------------------
 
 
 def _check(
     group: OneGroup,
     grouping: Grouping,
     given: tuple[dict[str, np.ndarray], np.ndarray],
-    original: tuple[Function, list[np.ndarray]],
+    original: tuple[GraphFunction, list[np.ndarray]],
     plain: Model,
     position: Params,
     axes: Mapping[str, int],

@@ -26,7 +26,7 @@ from scirocco.model import HierarchicalModel, Model
 from scirocco.transforms import Transform
 from scirocco.types import Array, Data, Key, Params, Rows
 
-_PROBE_ROWS = 8
+_PROBE_ROWS = 8  # rows that are compared with NumPyro's density
 _ROWS = "rows"
 
 

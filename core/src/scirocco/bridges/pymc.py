@@ -19,15 +19,23 @@ from scirocco._extras import require
 from scirocco.bridges import _pymc_locals as _locals
 from scirocco.bridges._common import ConvertedModel, close
 from scirocco.bridges._pymc_forward import Forward, find_forward
-from scirocco.bridges._pymc_graph import Function, Graph, Terms, all_rows, find_leaves, split, whole
-from scirocco.bridges._pymc_transforms import find_transform
+from scirocco.bridges._pymc_graph import (
+    GraphFunction,
+    TermGraph,
+    Terms,
+    all_rows,
+    find_leaves,
+    find_transform,
+    split,
+    whole,
+)
 from scirocco.bridges._pymc_walk import PURPOSE, Variable, copy, data_of, evaluate, toposort
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.types import Array, Params, Rows
 
-_PROBE_ROWS = 8
-_SMALL = 1_000
+_PROBE_ROWS = 8  # rows that are compared with PyMC's density
+_SMALL = 1_000  # observations of another variable that every step may compute
 
 
 def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> ConvertedModel:
@@ -117,7 +125,7 @@ def _pymc_model(pymc: Any, model: Any) -> Any:
 
 def _as_model(
     model: Any,
-    graph: Graph,
+    graph: TermGraph,
     others: Mapping[str, Variable],
     deterministic: Mapping[str, Variable],
     forward: Forward | None,
@@ -160,7 +168,7 @@ def _at_values(model: Any, values: Mapping[str, Variable]) -> dict[Variable, Var
     return {rv: values[rv.name] for rv in model.free_RVs} | observed
 
 
-# -- which terms belong to rows --------------------------------------------------------------------------------
+# -- which terms belong to rows ----------------------------------------------------------------------------------------
 
 
 def _terms(model: Any, values: Mapping[str, Variable]) -> tuple[Terms, int]:
@@ -225,7 +233,7 @@ def _checked_potential(name: str, potential: Variable) -> Variable:
     return potential
 
 
-# -- what cannot be sampled ------------------------------------------------------------------------------------
+# -- what cannot be sampled --------------------------------------------------------------------------------------------
 
 
 def _check_variables(model: Any) -> None:
@@ -260,12 +268,12 @@ def _check_free(rv: Variable, observed: set[str]) -> None:
         )
 
 
-# -- consistency check -----------------------------------------------------------------------------------------
+# -- consistency check -------------------------------------------------------------------------------------------------
 
 
 def _check_rows(
-    graph: Graph,
-    original: tuple[Function, list[np.ndarray]],
+    graph: TermGraph,
+    original: tuple[GraphFunction, list[np.ndarray]],
     model: Model,
     data: Mapping[str, np.ndarray],
     position: Params,
@@ -303,12 +311,7 @@ def _check_rows(
 
 
 def _judge(
-    graph: Graph,
-    name: str,
-    chosen: np.ndarray,
-    full: np.ndarray,
-    together: np.ndarray,
-    alone: np.ndarray,
+    graph: TermGraph, name: str, chosen: np.ndarray, full: np.ndarray, together: np.ndarray, alone: np.ndarray
 ) -> None:
     """Check that the terms of rows are the same in every batch."""
     if full.shape[:1] != (graph.num_rows,):
@@ -324,7 +327,7 @@ def _judge(
 
 
 def _failure(
-    graph: Graph, error: Exception | None, name: str | None = None, batch: int = 0
+    graph: TermGraph, error: Exception | None, name: str | None = None, batch: int = 0
 ) -> InvalidValueError:
     """The error for a model whose rows cannot be separated."""
     if error is not None:

@@ -300,12 +300,13 @@ def summary_of(opened: Opened) -> Shown:
 def print_summary(title: str, frame: Any) -> None:
     """The main columns of a summary."""
     from scirocco._console import print_table
+    from scirocco.diagnostics.frames import supported
 
     ends = [name for name in frame.columns if name.endswith("%")]
     rows = [
         [
             f"{name} ",
-            *(f" {row[column]:.4g}" for column in ("mean", "sd", *ends)),
+            *(f" {supported(row[column], row['mcse_mean'])}" for column in ("mean", "sd", *ends)),
             f" {row['ess_bulk']:,.0f}",
             f" {row['r_hat']:.3f}",
         ]

@@ -39,7 +39,7 @@ _SET = typer.Option(
     "--set", metavar="KEY=VALUE", help="An argument of the model, with its value as in TOML; repeatable."
 )
 _OPTIONS = {"rows": ("columns", "target"), "pairs": ("columns",), "documents": ("column", "times")}
-"""The options for data of each kind, see `Entry.reads`."""
+"""The options for data of each kind, see `ModelEntry.reads`."""
 
 model_app = typer.Typer(
     help="Models without a group of commands: regressions, GLMM, BNN, BPMF, GaussianMixture, DynamicTopics, "

@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import io
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -169,15 +170,28 @@ def find_papers() -> ModuleType | None:
 def demo(
     out: Annotated[Path, OUT] = Path("results"),
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the data and the chains.")] = 0,
+    open_it: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            help="Open the report in the browser. Default: in a terminal, unless CI is set.",
+        ),
+    ] = None,
 ) -> None:
-    """Sample a logistic regression on 100,000 rows in under a minute, and check it against the exact mode.
+    """Sample a logistic regression on 100,000 rows, check it against the exact posterior, and open a report.
+
+    Ends with a formula, texts and a network, one line each. Takes about a minute.
 
     Example: scirocco demo --out results
     """
-    from scirocco.demo import run_demo
+    from scirocco.demo import run_demo, show_models
 
+    if open_it is None:
+        open_it = sys.stdout.isatty() and not os.environ.get("CI")
     with ending_at_once("interrupted; nothing was saved."):
-        run_demo(out, seed)
+        run_demo(out, seed, open_page=open_it)
+    with ending_at_once("interrupted; the report was saved."):
+        show_models(seed)
 
 
 def reproduce(

@@ -21,7 +21,7 @@ from scirocco.cli._common import width as terminal_width
 from scirocco.cli._exit import ending_at_once
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import load, records
-from scirocco.run.listing import NOT_BEGUN, smallest_ess, worst
+from scirocco.run.loading import NOT_BEGUN, smallest_ess, worst
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.run_group import CHAINS, SHARDS
 from scirocco.store import holds_run, open_stored

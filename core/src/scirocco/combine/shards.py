@@ -155,7 +155,7 @@ class Shard(NamedTuple):
     """The folder of the run; None: it stays in memory."""
 
 
-class Settings(NamedTuple):
+class ShardSettings(NamedTuple):
     """What all shards share."""
 
     model: Posterior
@@ -166,7 +166,7 @@ class Settings(NamedTuple):
     """Whether JAX runs in 64 bits where the shards were made."""
 
 
-def draw(shard: Shard, tell: Callable[[int], None], *, settings: Settings) -> Run | str:
+def draw(shard: Shard, tell: Callable[[int], None], *, settings: ShardSettings) -> Run | str:
     """Draw from a subposterior, from the last commit on where there is one; the run, or the folder it is in.
 
     Dask calls it again when its worker died: what the first attempt committed is not made a second time.

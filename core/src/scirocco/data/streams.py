@@ -17,7 +17,7 @@ from scirocco.data.arrays import RowSource, check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
 from scirocco.data.sources import available_memory
 from scirocco.data.superbatches import ScatteredRows, ShuffledBlocks, Superbatch, SuperbatchScheme
-from scirocco.data.tables import Feed, Segment, Summand, Table, size_of_row, to_device
+from scirocco.data.tables import EachRow, Feed, Segment, Summed, Table, size_of_row, to_device
 from scirocco.errors import DataChangedError
 from scirocco.types import Key, Params, PyTree, Rows
 
@@ -59,7 +59,7 @@ class Streamed(Table):
         """Superbatches; the next one is read ahead."""
         return _SuperbatchFeed(self.reader, self.scheme, key)
 
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """One sequential pass, in pieces of about 8 MB."""
         total = None
         for number, rows in enumerate(self._pieces()):
@@ -70,7 +70,7 @@ class Streamed(Table):
             total = jax.block_until_ready(_accumulate(summand, position, rows, total, own))
         return total
 
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """One pass; the result has a value for every row, so it must fit into memory."""
         parts = [
             jax.tree.map(np.asarray, _each(summand, position, rows, _own(key, number)))
@@ -123,12 +123,12 @@ class Streamed(Table):
 
 
 @partial(jax.jit, static_argnums=0)
-def _accumulate(summand: Summand, position: Params, rows: Rows, total: PyTree, key: Key | None) -> PyTree:
+def _accumulate(summand: Summed, position: Params, rows: Rows, total: PyTree, key: Key | None) -> PyTree:
     return _tree.add(total, summand.total(position, rows, None, key))
 
 
 @partial(jax.jit, static_argnums=0)
-def _each(summand: Summand, position: Params, rows: Rows, key: Key | None) -> PyTree:
+def _each(summand: EachRow, position: Params, rows: Rows, key: Key | None) -> PyTree:
     return summand.each(position, rows, key)
 
 

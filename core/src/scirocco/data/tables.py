@@ -30,16 +30,24 @@ _CHUNK_WORK, _FEWEST = 1 << 19, 32
 _DENSE_NUMBERS = 1 << 23  # that the rows of a piece may make at once
 
 
-class Summand(Protocol):
-    """f in Σ_i f(θ, x_i); hashable, because compiled programs are kept for each summand."""
+class Summed(Protocol):
+    """f whose sum over rows can be computed."""
 
     def total(
         self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
     ) -> PyTree:
         """Σ_i w_i f(θ, x_i) over the rows."""
 
+
+class EachRow(Protocol):
+    """f whose value for each row can be computed."""
+
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for each row."""
+
+
+class Summand(Summed, EachRow, Protocol):
+    """f in Σ_i f(θ, x_i); hashable, because compiled programs are kept for each summand."""
 
 
 @runtime_checkable
@@ -54,13 +62,13 @@ class OverDevices(Summand, Protocol):
         """The sum of the parts."""
 
 
-def is_dense(summand: Summand) -> bool:
+def is_dense(summand: Summed) -> bool:
     """Whether the value of a row takes as many numbers as there are parameters, according to the summand."""
     return getattr(summand, "dense", False)
 
 
 def full_sum(
-    summand: Summand,
+    summand: Summed,
     position: Params,
     data: Data,
     num_rows: int,
@@ -97,7 +105,7 @@ def full_sum(
 
 
 def _plain_sum(
-    summand: Summand, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None
+    summand: Summed, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None
 ) -> PyTree:
     """The same without weights, which would store every row's value separately; the last rows are summed separately."""
 
@@ -115,7 +123,7 @@ def _plain_sum(
     )
 
 
-def _row_cost(summand: Summand, data: Data) -> float:
+def _row_cost(summand: Summed, data: Data) -> float:
     """The cost of a row of the model of a summand, see `model.Facts`."""
     model = getattr(getattr(summand, "summand", summand), "model", None)
     if model is None:
@@ -201,11 +209,11 @@ class Table(abc.ABC):
         """The batches of a chain's batch key."""
 
     @abc.abstractmethod
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """Σ_i f(θ, x_i) over all rows (host side: one pass); `key` is for random summands."""
 
     @abc.abstractmethod
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for every row, in the order of batch indices."""
 
     @abc.abstractmethod
@@ -234,18 +242,18 @@ class Resident(Table):
         """One segment for all estimates."""
         return WholeFeed(Segment(self.data, self.batching, 0, ENDLESS))
 
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
         function, arguments = self.program(summand, position, key)
         return function(*arguments)
 
     def program(
-        self, summand: Summand, position: Params, key: Key | None = None
+        self, summand: Summed, position: Params, key: Key | None = None
     ) -> tuple[Any, tuple[Any, ...]]:
         """The jitted function of `sum`, and its arguments."""
         return _sum, (summand, self.num_rows, position, self.data, key)
 
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """In chunks, so that the intermediates stay small."""
         return _each(summand, self.num_rows, position, self.data, key)
 
@@ -274,12 +282,12 @@ class WholeFeed(Feed):
 
 
 @setup_program(0, 1)
-def _sum(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
+def _sum(summand: Summed, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _each(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
+def _each(summand: EachRow, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
 
     def one(numbered: tuple[Array, PyTree]) -> PyTree:

@@ -21,10 +21,10 @@ from scirocco.errors import InvalidValueError
 Array: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
-_FEWEST_DRAWS = 4
+_FEWEST_DRAWS = 4  # per chain: half-chains of two
 _BLOCK = 1 << 18
 """Numbers processed together: few enough for the processor's cache, enough to be worth a call."""
-_TAILS = (0.05, 0.95)
+_TAILS = (0.05, 0.95)  # quantiles of "tail"
 
 
 def ess(values: npt.ArrayLike, method: str = "bulk", group_size: int = 1) -> Array:

@@ -23,8 +23,8 @@ from scirocco.diffusions.variates import gamma
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, ArrayLike, Key
 
-SHORTEST_TIME = 0.002
-_WIDTH = 12.0
+SHORTEST_TIME = 0.002  # for which the probabilities take 3 s
+_WIDTH = 12.0  # standard deviations of the number of ancestors within which it is
 
 
 def wright_fisher(key: Key, x: ArrayLike, shapes: ArrayLike, time: float) -> Array:

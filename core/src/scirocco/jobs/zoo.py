@@ -23,7 +23,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES, Family
 from scirocco.models.regression import density
-from scirocco.models.regression.density import Likelihood, Normal
+from scirocco.models.regression.density import Likelihood, NormalPrior
 from scirocco.types import Array, Data, Params, Rows
 
 _LOOKED_AT = 100_000  # first rows, of which classes are counted and checked
@@ -52,7 +52,7 @@ def linear(
     params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
     kinds = dict.fromkeys(params, None) | {"noise": transforms.positive}
     positive(scale, "scale", "the model")
-    prior = Normal(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
+    prior = NormalPrior(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
     return NamedModel(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
@@ -155,7 +155,7 @@ def _model(
     likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None
 ) -> Model:
     positive(scale, "scale", "the model")
-    return Model(likelihood, Normal(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
+    return Model(likelihood, NormalPrior(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
 
 
 # -- `scirocco sample --example logistic > job.toml` -------------------------------------------------------------------

@@ -17,8 +17,8 @@ import numpy as np
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_LOOK_EVERY = 8
-_SHARE_OF_MAPS = 0.5
+_LOOK_EVERY = 8  # models that are made from one count of the maps to the next
+_SHARE_OF_MAPS = 0.5  # that programs may use: others in the process need maps, too
 _MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 _calls = itertools.count(1)
 
@@ -71,7 +71,7 @@ class SomeRows(Protocol):
         """Rows spaced evenly over the data."""
 
 
-class RowSource(Protocol):
+class ReadableRows(Protocol):
     """The part of a data source that the check of a user's functions needs."""
 
     @property
@@ -153,7 +153,7 @@ class Posterior(abc.ABC):
         """Where the sampler starts if the user starts at `position`; by default there."""
         return position
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:  # noqa: B027
         """Raise an error for values outside their domain, and for functions whose results have the wrong form.
 
         The user's functions are traced on shapes alone.

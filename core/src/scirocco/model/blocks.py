@@ -11,9 +11,9 @@ import jax.numpy as jnp
 
 from scirocco import _tree
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Facts, Posterior, RowSource, SomeRows, Wrapper, blank, one_row
-from scirocco.model.checks import takes_three, trace
-from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel
+from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, Wrapper, blank, one_row
+from scirocco.model.checks import asks_for_key, trace
+from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel, each_row
 from scirocco.model.density import Model
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
@@ -41,7 +41,7 @@ class Statistics:
                 f"`function` of Statistics must be a function (params, datum), got {function!r}."
             )
         self.function = function
-        self.takes_key = takes_three(function)
+        self.takes_key = asks_for_key(function, if_unknown=True)
         self._jitted = jax.jit(function)
 
     def __hash__(self) -> int:
@@ -54,7 +54,7 @@ class Statistics:
         """The statistics of one row."""
         return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
 
-    def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_block(self, name: str, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check that the function can be traced."""
         key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
         trace(self._jitted, f"statistics of {name}", params, source.row_spec, *key)
@@ -164,7 +164,7 @@ class BlockModel(Posterior):
             position = view.spread(position, _tree.scale(table.num_rows / count, total))
         return position
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, the joint density, the counts of blocks, and that statistics can be traced."""
         self.check_domain(params)
         self.model.check_start(params, source, batch_size)
@@ -178,7 +178,7 @@ class BlockModel(Posterior):
 
     # -- what a run asks for --------------------------------------------------------------------------------
 
-    def view(self, names: tuple[str, ...]) -> View:
+    def view(self, names: tuple[str, ...]) -> BlockView:
         """The posterior as seen by the sampler of these parameters."""
         block = self.blocks.get(names[0]) if len(names) == 1 else None
         if isinstance(block, CountModel):
@@ -224,7 +224,7 @@ class BlockModel(Posterior):
         raise NotImplementedError("a block model is driven through its views")
 
 
-class View(Wrapper):
+class BlockView(Wrapper):
     """A block model as seen by one of its blocks: it takes the whole position and returns what drives that block.
 
     It is also the summand: f(θ, x_i) is the contribution of a row to that block.
@@ -278,7 +278,7 @@ class View(Wrapper):
         return _tree.put(position, self.names, part)
 
 
-class GradientView(View):
+class GradientView(BlockView):
     """The gradient of the joint log density with respect to some of the parameters."""
 
     follows = "gradient"
@@ -305,7 +305,7 @@ class GradientView(View):
         return jax.vmap(one)(rows)
 
 
-class SummedView(View):
+class SummedView(BlockView):
     """The sum of a function of the parameters and each row."""
 
     dense = True
@@ -363,15 +363,6 @@ class StatisticView(SummedView):
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """The sum alone: the update includes the prior."""
         return total
-
-
-def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
-    """The values of single rows; each row gets its own key if they are random."""
-    if not block.takes_key:
-        return jax.vmap(lambda row: block.one(params, row, None))(rows)
-    assert key is not None
-    keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
-    return jax.vmap(block.one, (None, 0, 0))(params, rows, keys)
 
 
 def sum_rows(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:

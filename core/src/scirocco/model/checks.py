@@ -14,13 +14,13 @@ from jax.extend.core import Jaxpr, Literal
 from scirocco import _tree
 from scirocco._programs import setup_program
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import RowSource, SomeRows
+from scirocco.model.base import ReadableRows, SomeRows
 from scirocco.types import Array, Params, PyTree
 
 if TYPE_CHECKING:
     from scirocco.model.density import Model
 
-_OFF_SIMPLEX = 1e-3
+_OFF_SIMPLEX = 1e-3  # error of a sum of numbers that were rounded to three digits
 
 
 def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
@@ -29,26 +29,19 @@ def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
     return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def takes_three(counts: Callable[..., Any]) -> bool:
-    """Whether the user's function takes a key: it has a third argument without a default, or one named `key`."""
+def asks_for_key(function: Callable[..., Any], if_unknown: bool = False) -> bool:
+    """Whether a user's function takes a key: its third positional argument has no default, or is named `key`.
+
+    `if_unknown` is for a builtin without a signature, and for a function with `*arguments`.
+    """
     try:
-        parameters = list(inspect.signature(counts).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        return True
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return if_unknown
     placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(placed) >= 3:
         return placed[2].default is placed[2].empty or placed[2].name == "key"
-    return any(p.kind == p.VAR_POSITIONAL for p in parameters)
-
-
-def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
-    """Whether a log likelihood is random: its third positional argument has no default, or is named `key`."""
-    try:
-        parameters = inspect.signature(log_likelihood).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
-    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(placed) >= 3 and (placed[2].default is placed[2].empty or placed[2].name == "key")
+    return if_unknown and any(p.kind == p.VAR_POSITIONAL for p in parameters)
 
 
 def value_and_auxiliary(out: Any) -> tuple[Any, PyTree | None]:
@@ -226,7 +219,7 @@ def describe(tree: PyTree) -> str:
 # -- log densities --------------------------------------------------------------------------------------------
 
 
-def check_density(model: Model, params: Params, source: RowSource, batch_size: int) -> None:
+def check_density(model: Model, params: Params, source: ReadableRows, batch_size: int) -> None:
     """Check that the result is a scalar for one datum, or one value per row."""
     if model.log_prior is not None:
         out = trace(model._jitted_prior, "log_prior", params)
@@ -274,7 +267,7 @@ def check_density(model: Model, params: Params, source: RowSource, batch_size: i
         _compare_forms(model, params, source, batch_size)
 
 
-def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -> None:
+def _compare_forms(model: Model, params: Params, source: ReadableRows, size: int) -> None:
     """Check that a vectorised likelihood gives a row the same value alone and in a batch (on two batches)."""
     position = model.unconstrain(params)
     for begin in (0, max(0, source.num_rows - size)):
@@ -359,7 +352,7 @@ def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array,
     return model.log_prior_density(position), values
 
 
-def _single_columns(source: RowSource) -> str:
+def _single_columns(source: ReadableRows) -> str:
     names = zip(_tree.leaf_names(source.row_spec), jax.tree.leaves(source.row_spec), strict=True)
     return ", ".join(f"`{name}`" for name, leaf in names if leaf.shape == (1,))
 

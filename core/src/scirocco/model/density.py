@@ -21,7 +21,7 @@ from scirocco.model import units
 from scirocco.model.base import (
     Facts,
     Posterior,
-    RowSource,
+    ReadableRows,
     SomeRows,
     WithValue,
     Wrapper,
@@ -30,7 +30,7 @@ from scirocco.model.base import (
     one_row,
 )
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
-from scirocco.model.linear import LinearLikelihood
+from scirocco.model.families import LinearLikelihood
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 _STATE = (
@@ -46,7 +46,7 @@ _STATE = (
     "curvature_bound",
     "third_bound",
 )
-_AT_ONCE = 256
+_AT_ONCE = 256  # draws whose derived quantities are computed together
 
 
 class Model(Posterior):
@@ -128,22 +128,17 @@ class Model(Posterior):
             raise InvalidTypeError(
                 f"`log_likelihood` must be a function (params, datum), got {log_likelihood!r}."
             )
-        if log_prior is not None and not callable(log_prior):
-            raise InvalidTypeError(
-                f"`log_prior` must be a function of the parameters or None, got {log_prior!r}."
-            )
-        self.log_likelihood = log_likelihood
-        self.log_prior = log_prior
-        self.form = "rows" if vectorized else "datum"
-        self.transforms = transforms
-        if derived is not None and not callable(derived):
-            raise InvalidTypeError(
-                f"`derived` must be a function of the parameters or None, got {derived!r}."
-            )
-        self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
-        for name, function in (("simulate", simulate), ("observed", observed)):
+        for name, function, of in (
+            ("log_prior", log_prior, "of the parameters "),
+            ("derived", derived, "of the parameters "),
+            ("simulate", simulate, ""),
+            ("observed", observed, ""),
+        ):
             if function is not None and not callable(function):
-                raise InvalidTypeError(f"`{name}` must be a function or None, got {function!r}.")
+                raise InvalidTypeError(f"`{name}` must be a function {of}or None, got {function!r}.")
+        self.log_likelihood, self.log_prior = log_likelihood, log_prior
+        self.form, self.transforms = "rows" if vectorized else "datum", transforms
+        self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
         self.simulate, self.observed = simulate, observed
         if curvature_bound is not None and not callable(curvature_bound):
             raise InvalidTypeError(
@@ -152,10 +147,9 @@ class Model(Posterior):
             )
         if third_bound is not None and curvature_bound is None:
             raise InvalidTypeError("`third_bound` is relative to `curvature_bound`: pass both.")
-        self.curvature_bound = curvature_bound
         if third_bound is not None:
             _checks.positive(third_bound, "third_bound", allow_zero=True)
-        self.third_bound = third_bound
+        self.curvature_bound, self.third_bound = curvature_bound, third_bound
         self._finish()
 
     @classmethod
@@ -257,7 +251,7 @@ class Model(Posterior):
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _STATE}
+        return {name: vars(self)[name] for name in _STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -394,7 +388,7 @@ class Model(Posterior):
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, and that the result is a scalar for one datum, or one value per row."""
         self.check_domain(params)
         check_density(self, params, source, batch_size)

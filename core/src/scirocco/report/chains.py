@@ -11,6 +11,7 @@ import numpy as np
 
 from scirocco.diagnostics import autocorrelation, measures
 from scirocco.diagnostics.columns import Columns, Leaf, spread_evenly
+from scirocco.diagnostics.frames import supported
 from scirocco.diagnostics.measures import Places
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest
@@ -294,10 +295,11 @@ def _table(seen: Charted) -> Section:
         "ESS tail",
         "R-hat",
     ]
-    order = ("mean", "sd", "low", "high", "mcse")
     rows = []
     for place, name in enumerate(seen.names):
-        row = [number(seen.summary[key][place]) for key in order]
+        error = float(seen.summary["mcse"][place])
+        row = [supported(seen.summary[key][place], error) for key in ("mean", "sd", "low", "high")]
+        row.append(number(error, 2))
         row += [count(seen.summary[key][place]) for key in ("ess_bulk", "ess_tail")]
         rows.append([name, *row, number(seen.summary["r_hat"][place])])
     controls = tag("div", search("parameters", "Find a parameter", "rows"), class_="controls")

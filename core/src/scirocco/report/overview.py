@@ -135,7 +135,7 @@ def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "", derived
     parts = [paragraph(about)] if about else []
     if found is None:
         try:
-            found = diagnose(run)
+            found = diagnose(dataclasses.replace(run, certificate=None) if derived else run)
         except InvalidValueError as error:
             parts.append(paragraph("Nothing could be checked.", class_="verdict bad"))
             parts.append(paragraph(str(error)))

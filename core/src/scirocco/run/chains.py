@@ -22,7 +22,7 @@ from scirocco._programs import loop_program, setup_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
-from scirocco.run import accelerator_loop, loop, snapshot
+from scirocco.run import accelerator_loop, encoding, loop
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws, join, stack
 from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
@@ -114,8 +114,8 @@ class ThreadedChains(DeviceChains):
         return [state for state, _, _ in begun]
 
     def _restore(self, problem: Problem, start: Start, plan: Plan, saved: Saved) -> None:
-        template = snapshot.template(problem, start.position, plan.key, self.reducing[0])
-        restored = [snapshot.restore(template, saved, chain) for chain in range(plan.num_chains)]
+        template = encoding.template(problem, start.position, plan.key, self.reducing[0])
+        restored = [encoding.restore(template, saved, chain) for chain in range(plan.num_chains)]
         self.states = [state for state, _, _ in restored]
         self.reducing = [reducing for _, reducing, _ in restored]
         self.made = [int(made) for _, _, made in restored]
@@ -172,7 +172,7 @@ class ThreadedChains(DeviceChains):
     def save(self) -> dict[str, np.ndarray]:
         """All chains' states."""
         chains = zip(self.states, self.reducing, self.made, strict=True)
-        return snapshot.save([snapshot.Snapshot(*chain) for chain in chains])
+        return encoding.save_chains([encoding.Snapshot(*chain) for chain in chains])
 
     def reduced(self) -> PyTree:
         """The reducers' states."""
@@ -296,8 +296,8 @@ class VectorizedChains(DeviceChains):
                 model, problem.parts, start, plan.key, numbers, leaders
             )
             return
-        template = snapshot.template(problem, start.position, plan.key, one)
-        restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
+        template = encoding.template(problem, start.position, plan.key, one)
+        restored = [encoding.restore(template, saved, chain) for chain in range(num_chains)]
         states, self.reducing = jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *[(state, reducing) for state, reducing, _ in restored]
         )
@@ -378,7 +378,7 @@ class VectorizedChains(DeviceChains):
     def save(self) -> dict[str, np.ndarray]:
         """All chains' states."""
         made = np.full(self._num_chains, self.made)
-        return snapshot.save_stacked(snapshot.Snapshot(self._numbered(), self.reducing, made))
+        return encoding.save_stacked_chains(encoding.Snapshot(self._numbered(), self.reducing, made))
 
     def reduced(self) -> PyTree:
         """The reducers' states."""

@@ -218,10 +218,6 @@ class _Gain:
 
         return jax.lax.map(gain, places, batch_size=_TOGETHER)
 
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """Not needed."""
-        raise NotImplementedError
-
 
 def _quantile(values: np.ndarray, weights: np.ndarray, level: float) -> np.ndarray:
     """Weighted quantiles of each column."""

@@ -209,8 +209,10 @@ def as_gradient(target: Posterior, position: Params, drive: PyTree, estimate: Es
     """The sampler's input, from an estimate and the model's combination of it."""
     reference = None
     if estimate.reference is not None:
-        total, variance = estimate.reference
-        reference = Reference(target.combine(position, total), variance)
+        last = estimate.reference
+        before = None if last.before is None else target.combine(position, last.before)
+        total = target.combine(position, last.total)
+        reference = Reference(total, last.variance, before=before, error=last.error)
     return known_gradient(drive, estimate.noise)._replace(reference=reference)
 
 

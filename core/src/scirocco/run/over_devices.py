@@ -20,7 +20,7 @@ from scirocco.data.spread import SpreadRows, SumOverDevices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.model.base import Facts, Wrapper, valued
-from scirocco.run import loop, snapshot
+from scirocco.run import encoding, loop
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws
 from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start
 from scirocco.run.session import Plan
@@ -115,8 +115,8 @@ class SpreadChains(DeviceChains):
     def _restore(
         self, problem: Problem, start: Start, plan: Plan, saved: dict[str, np.ndarray], num_groups: int
     ) -> None:
-        template = snapshot.template(problem, start.position, plan.key, self._one)
-        restored = [snapshot.restore(template, saved, chain) for chain in range(plan.num_chains)]
+        template = encoding.template(problem, start.position, plan.key, self._one)
+        restored = [encoding.restore(template, saved, chain) for chain in range(plan.num_chains)]
         self.made = int(restored[0].made)
         self.states, self.reducing = [], []
         for group in range(num_groups):
@@ -164,7 +164,9 @@ class SpreadChains(DeviceChains):
         """All chains' states."""
         made = np.full(self._in_program, self.made)
         parts = [
-            snapshot.save_stacked(snapshot.Snapshot(_everywhere(self._devices, states), reducing, made))
+            encoding.save_stacked_chains(
+                encoding.Snapshot(_everywhere(self._devices, states), reducing, made)
+            )
             for states, reducing in zip(self.states, self.reducing, strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

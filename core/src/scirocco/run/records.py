@@ -17,8 +17,7 @@ from scirocco._version import __version__
 from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
-from scirocco.run.keeping import Keeping
-from scirocco.run.sinks import Kept
+from scirocco.run.keeping import Keeping, Kept
 from scirocco.store import Store, Stored
 from scirocco.types import PyTree
 
@@ -134,18 +133,15 @@ class Record:
     reducers: list[str] = field(default_factory=list)
     reduced: Any = field(default_factory=lambda: encoding.structure({}))
     """The structure of the reducers' results."""
-    fitted: dict[str, Any] = field(default_factory=dict)
-    """What a model of `sc.models` needs in addition to the draws, by its key, at the same level as the names above."""
 
     def to_json(self) -> dict[str, Any]:
         """The content of a store's description."""
-        named = {name: value for name, value in vars(self).items() if name != "fitted" and value is not None}
-        return named | self.fitted
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        names = cls.__dataclass_fields__.keys() - {"fitted"}
+        names = cls.__dataclass_fields__.keys()
         known = {name: value for name, value in written.items() if name in names}
         for name, kind in _FORMS.items():
             if known.get(name) is not None and not isinstance(known[name], kind):
@@ -161,7 +157,7 @@ class Record:
         for values in (known.get("model_values") or {}).values():
             np.asarray(values, float)
         dict(known["configuration"].get("versions", {}))
-        return cls(**known, fitted={name: value for name, value in written.items() if name not in names})
+        return cls(**known)
 
     @property
     def kind(self) -> str:

@@ -16,7 +16,7 @@ from scirocco.data import Devices
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
-from scirocco.estimators.precision import full_products
+from scirocco.estimators.base import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import bare, make_room
 from scirocco.model.checks import left_domain
@@ -25,15 +25,13 @@ from scirocco.run.certificate import certificate_of, hardly_any
 from scirocco.run.chains import make_chains
 from scirocco.run.choose import limits, pilot, spread_check
 from scirocco.run.choose.settle import prepared
-from scirocco.run.keeping import DeviceChains
+from scirocco.run.keeping import DeviceChains, MemorySink, Sink, StoreSink, new_sink
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.progress import Bar, Callback, Clock, Stopwatch
 from scirocco.run.records import Divergence, Record
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
-from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
-from scirocco.run.time_limit import Stopwatch
 from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
@@ -83,7 +81,36 @@ def carry_out(request: Request) -> Run:
     with mesh, full_products(request.estimator):
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
-        return _start(request)
+        clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
+        bar = Bar(request.plan.num_steps, request.progress and request.writes)
+        try:
+            request, problem, ready = prepared(request, bar.say)
+            plan = request.plan
+            bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
+            chains = make_chains(problem, ready.start, plan, request.devices)
+            setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
+            record = Record(
+                configuration=records.configuration(
+                    problem, ready, plan, request.devices, stored=path is not None
+                )
+            )
+            if path is not None:  # all processes check the first state, one of them writes
+                spec = records.kept_spec(problem, chains.first_state, plan.keeping)
+                if request.writes:
+                    record = records.make(problem, ready, request, record.configuration)
+                    if request.overwrite:
+                        run_group.clear_families(path)
+                    sink = new_sink(
+                        path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite
+                    )
+            session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
+            session.look = _looking(request, problem, chains)
+            if path is not None:
+                session.commit()  # from here on the run can be resumed
+            return _driven(session, request, problem, ready, bar, clock)
+        finally:
+            bar.close()
+            sink.close()
 
 
 def stored_request(
@@ -105,37 +132,6 @@ def stored_request(
         left_out=frozenset(name for name in known if given.get(name) is None),
         **how,
     )
-
-
-def _start(request: Request) -> Run:
-    clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
-    bar = Bar(request.plan.num_steps, request.progress and request.writes)
-    try:
-        request, problem, ready = prepared(request, bar.say)
-        plan = request.plan
-        bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
-        chains = make_chains(problem, ready.start, plan, request.devices)
-        setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
-        record = Record(
-            configuration=records.configuration(
-                problem, ready, plan, request.devices, stored=path is not None
-            )
-        )
-        if path is not None:  # all processes check the first state, one of them writes
-            spec = records.kept_spec(problem, chains.first_state, plan.keeping)
-            if request.writes:
-                record = records.make(problem, ready, request, record.configuration)
-                if request.overwrite:
-                    run_group.clear_families(path)
-                sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
-        session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
-        session.look = _looking(request, problem, chains)
-        if path is not None:
-            session.commit()  # from here on the run can be resumed
-        return _driven(session, request, problem, ready, bar, clock)
-    finally:
-        bar.close()
-        sink.close()
 
 
 def _resume(request: Request) -> Run:

@@ -15,17 +15,16 @@ import numpy as np
 from scirocco import _tree
 from scirocco._extras import require
 from scirocco.diagnostics.columns import Columns
-from scirocco.diagnostics.frames import html_summary, summary_frame
+from scirocco.diagnostics.frames import html_summary, rounded, summary_frame
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
 from scirocco.model.base import bare
 from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
-from scirocco.run.predicting import Predictions, predict
+from scirocco.run.predicting import Predictions, draws_and_rows, predict, simulator
+from scirocco.run.predicting import log_likelihood as log_likelihoods
 from scirocco.run.records import kind_of, method_of
-from scirocco.run.rowwise import draws_and_rows, simulator
-from scirocco.run.rowwise import log_likelihood as log_likelihoods
 from scirocco.types import Data, Params, PyTree
 
 
@@ -188,7 +187,8 @@ class Run:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, one row per parameter.
 
         The diagnostics are those of `sc.diagnostics`; the other columns ignore draws that are NaN. The result is a
-        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns. The run of
+        pandas data frame, rounded to `digits` digits or, if they are more, those that the Monte Carlo error supports
+        (None: not rounded); it is printed within 80 columns, with the latter. The run of
         a regression is summarised in the units of the user, with the names of its columns.
         """
         self._need_draws()
@@ -202,8 +202,7 @@ class Run:
         ]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
-            frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
-            frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
+            frame = rounded(frame, digits)
         return summary_frame(frame, _sentence(self.certificate))
 
     def to_arviz(
@@ -407,7 +406,7 @@ class Run:
         matplotlib.figure.Figure
             Notebooks show it; `figure.savefig("traces.png")` writes it to a file.
         """
-        from scirocco.run.plotting import plot
+        from scirocco.run.exporting import plot
 
         self._need_draws()
         return plot(self.labelled_draws(), kind, names)

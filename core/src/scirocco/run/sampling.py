@@ -15,8 +15,8 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import arguments, run_group, setup
 from scirocco.run import chains as _chains
+from scirocco.run import run_group, setup
 from scirocco.run.choose import limits
 from scirocco.run.choose.decide import Again, Asked, decide
 from scirocco.run.choose.measure import drive_of, measure
@@ -180,19 +180,19 @@ def sample(
     True
     """
     _programs.begin(compile_cache)
-    arguments.check_order(model, data, params)
+    setup.check_order(model, data, params)
     callbacks = as_callbacks(callbacks)
     if store is not None:
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
         raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
-    with arguments.order_explained(model, data, params):
+    with setup.order_explained(model, data, params):
         source = setup.source_of(model, data)
     devices = as_devices(mesh)
     if sampler is not None:
-        arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
+        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     if estimator is not None:
-        arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+        setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     if isinstance(num_burnin, str) and num_burnin == "auto":
         num_burnin = None if sampler is None else limits.LIMITS.burnin
     elif isinstance(num_burnin, str):
@@ -406,7 +406,7 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
 
 def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, keeping: Keeping) -> None:
     if keeping.reducing.average(None) is not None:
-        arguments.check_path(sampler)
+        setup.check_path(sampler)
     if keep_gradients and sampler.needs.drive == "blocks":
         raise InvalidValueError(
             "blocks are moved one after the other, so a draw has no single gradient to keep."

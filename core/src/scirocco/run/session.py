@@ -16,13 +16,12 @@ import numpy as np
 from scirocco import _checks
 from scirocco._random import key_of
 from scirocco.errors import DataChangedError
-from scirocco.run import snapshot
+from scirocco.run import encoding
 from scirocco.run.certificate import Certificate
-from scirocco.run.keeping import Chains, HostChunk, Keeping
+from scirocco.run.keeping import Chains, HostChunk, Keeping, Sink
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
 from scirocco.run.records import Divergence, Progress, Record
 from scirocco.run.result import Origin, Run
-from scirocco.run.sinks import Sink
 from scirocco.types import Key, PyTree
 
 _CHUNK_SECONDS = 0.3
@@ -279,7 +278,7 @@ class Session:
         if self.certificate is not None:
             progress = dataclasses.replace(progress, certificate=self.certificate.to_json())
         state = {} if self.bad else self.chains.save()
-        self.sink.commit(state | snapshot.save_results(self.results()), progress.to_json())
+        self.sink.commit(state | encoding.save_results(self.results()), progress.to_json())
 
     def run(self, preparation: dict[str, Any], origin: Origin | None = None) -> Run:
         """The run so far."""

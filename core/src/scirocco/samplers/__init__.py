@@ -31,13 +31,11 @@ from scirocco.samplers.langevin import (
 )
 from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.momentum import MomentumSampler
-from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
-from scirocco.samplers.recipe import Recipe
-from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
+from scirocco.samplers.recipe import SGFS, SGRHMC, SGRLD, HMCDynamics, Recipe
 from scirocco.samplers.scales import Excess, Scales, langevin_step, momentum_step
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
-from scirocco.samplers.trajectories import HMC, MALA, Trajectory, TrajectoryState
+from scirocco.samplers.trajectories import HMC, MALA, NUTS, Trajectory, TrajectoryState
 from scirocco.samplers.verify import Verification, verify_recipe
 
 __all__ = [

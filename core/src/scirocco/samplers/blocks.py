@@ -16,6 +16,8 @@ from scirocco.samplers.base import Gradient, Known, Mover, Needs, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 Names = tuple[str, ...]
+Units = tuple[Callable[[Params], Params], Callable[[Params], Params]]
+"""From positions to the user's parameters, and back."""
 
 
 @cited("Gibbs updates of a block between stochastic gradient steps", "chen2014")
@@ -184,7 +186,6 @@ class Blocks(Sampler):
                 sampler.check_params(self.own(index, params), num_steps)
 
     def init(self, params: Params, key: Key) -> BlocksState:
-        """The states of the blocks."""
         inner = [
             sampler.init(self.own(index, params), jax.random.fold_in(key, index))
             if isinstance(sampler, Sampler)
@@ -202,15 +203,9 @@ class Blocks(Sampler):
         )
 
     def step(
-        self,
-        index: int,
-        state: BlocksState,
-        gradient: Gradient,
-        noise: PyTree,
-        number: Array,
-        units: tuple[Callable[[Params], Params], Callable[[Params], Params]],
+        self, index: int, state: BlocksState, gradient: Gradient, noise: PyTree, number: Array, units: Units
     ) -> BlocksState:
-        """Move one block; `units` convert positions to the user's parameters and back."""
+        """Move one block."""
         sampler, position = self.samplers[index], state.position
         if isinstance(sampler, Gibbs):
             return BlocksState(self._drawn(index, position, gradient, noise, units), state.inner)
@@ -218,7 +213,7 @@ class Blocks(Sampler):
         inner = (*state.inner[:index], moved, *state.inner[index + 1 :])
         return BlocksState(self.put(index, position, moved.position), inner)
 
-    def _drawn(self, index: int, position: Params, gradient: Gradient, key: Key, units: Any) -> Params:
+    def _drawn(self, index: int, position: Params, gradient: Gradient, key: Key, units: Units) -> Params:
         constrain, unconstrain = units
         params, sampler = constrain(position), self.samplers[index]
         total = (gradient.total,) if sampler.takes_total else ()
@@ -244,7 +239,6 @@ class Blocks(Sampler):
         return ", ".join(f"`{name}`" for name in self.names[index])
 
     def stats(self, state: BlocksState) -> dict[str, Array]:
-        """The statistics of each block, by its names."""
         return {
             f"{name}_{'_'.join(names)}": value
             for names, sampler, inner in zip(self.names, self.samplers, state.inner, strict=True)

@@ -78,7 +78,6 @@ class Events(Sampler):
 
     @property
     def is_open(self) -> bool:
-        """No: the unit of time is that of the expansion."""
         return False
 
     def check_params(self, params: Params, num_steps: int) -> None:
@@ -117,7 +116,6 @@ class _EventSampler(Events):
         """The path after its next event or proposal; `look`: Lᵀ remainder at a place u."""
 
     def init(self, params: Params, key: Key) -> EventState:
-        """A random velocity."""
         flat = ravel_pytree(params)[0]
         zero = jnp.zeros((), jnp.int32)
         velocity = self.fresh(key, flat.size, flat.dtype)
@@ -149,7 +147,6 @@ class _EventSampler(Events):
     def step(
         self, state: EventState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
     ) -> EventState:
-        """Follow the process for the time `step_size`."""
         key, dtype = jax.random.wrap_key_data(noise), state.velocity.dtype
         zero = jnp.zeros((), jnp.int32)
         begin = _Path(
@@ -182,7 +179,6 @@ class _EventSampler(Events):
         return EventState(expansion.position(place), end.velocity, end.events, end.rows, tightness, means)
 
     def stats(self, state: EventState) -> dict[str, Array]:
-        """Events, looks at rows, and how tight the bound is."""
         return {"n_events": state.n_events, "n_rows": state.n_rows, "tightness": state.tightness}
 
 
@@ -231,7 +227,6 @@ class ZigZag(_EventSampler):
     average: Any = derived(default=None, init=False)
 
     def fresh(self, key: Key, size: int, dtype: Any) -> Array:
-        """Random signs."""
         return jnp.where(jax.random.bernoulli(key, shape=(size,)), 1.0, -1.0).astype(dtype)
 
     def event(self, path: _Path, expansion: Expansion, look: Callable[[Array], Array], key: Key) -> _Path:
@@ -302,7 +297,6 @@ class BouncyParticle(_EventSampler):
             _checks.positive(self.refresh, "refresh")
 
     def fresh(self, key: Key, size: int, dtype: Any) -> Array:
-        """Standard normal."""
         return normal(key, size, dtype)
 
     def event(self, path: _Path, expansion: Expansion, look: Callable[[Array], Array], key: Key) -> _Path:
@@ -399,7 +393,6 @@ class SMH(Events):
             raise InvalidValueError(f"`step_size` of SMH must be at most 1, got {self.step_size}.")
 
     def init(self, params: Params, key: Key) -> SMHState:
-        """Nothing but the position."""
         return SMHState(params, jnp.ones((), bool), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
 
     def noise(self, key: Key, params: Params) -> PyTree:
@@ -412,7 +405,6 @@ class SMH(Events):
     def step(
         self, state: SMHState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
     ) -> SMHState:
-        """One proposal, and the looks that decide about it."""
         normals, waits, words = noise
         key, dtype = jax.random.wrap_key_data(words), normals.dtype
         size, mean = jnp.asarray(self.step_size, dtype), expansion.slope
@@ -446,7 +438,6 @@ class SMH(Events):
         return SMHState(back(place), alive, rows, tightness.astype(jnp.float32))
 
     def stats(self, state: SMHState) -> dict[str, Array]:
-        """Acceptance, looks at rows, and how tight the bound is."""
         return {"accepted": state.accepted, "n_rows": state.n_rows, "tightness": state.tightness}
 
 

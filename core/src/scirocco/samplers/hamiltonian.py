@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
-from scirocco.samplers import linear, schedules
+from scirocco.samplers import schedules
 from scirocco.samplers.base import Gradient, Known, coefficients, is_open
 from scirocco.samplers.momentum import (
     MomentumSampler,
@@ -25,7 +25,7 @@ from scirocco.samplers.momentum import (
     unzip,
     warn_of_inflation,
 )
-from scirocco.samplers.scales import Scales, largest, momentum_step
+from scirocco.samplers.scales import MOST_HEATING, Scales, Setting, best_setting, largest, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
@@ -36,9 +36,20 @@ class HamiltonianState(NamedTuple):
     momentum: PyTree
 
 
+class _Hamiltonian(MomentumSampler):
+    """Position and momentum alone; the momentum starts from its stationary distribution N(0, T)."""
+
+    def init(self, params: Params, key: Key) -> HamiltonianState:
+        return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
+
+    def stats(self, state: HamiltonianState) -> dict[str, Array]:
+        """Mean squared momentum: T at equilibrium; of BAOAB after its friction, up to O(ε²)."""
+        return {"kinetic_temperature": kinetic_temperature(state.momentum)}
+
+
 @cited("stochastic gradient Hamiltonian Monte Carlo", "chen2014")
 @pytree_dataclass
-class SGHMC(MomentumSampler):
+class SGHMC(_Hamiltonian):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin 2014), momentum first.
 
     .. math::
@@ -81,7 +92,7 @@ class SGHMC(MomentumSampler):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "SGHMC")
+        check_momentum_fields(self)
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
         for leaf in jax.tree.leaves(self.gradient_noise):
@@ -102,7 +113,7 @@ class SGHMC(MomentumSampler):
     @property
     def is_open(self) -> bool:
         """True: to choose missing hyper-parameters, and to warn if the friction is too small."""
-        return is_open(self.step_size) or self.friction is None or self.gradient_noise is None
+        return super().is_open or self.gradient_noise is None
 
     def resolve(self, scales: Scales, params: Params) -> SGHMC:
         """Fill in step size and friction, or warn about the user's."""
@@ -125,16 +136,10 @@ class SGHMC(MomentumSampler):
         return 1.0 / left - 1.0 if left > 0 else float("inf")
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that εC does not exceed 1."""
         super().check_params(params, num_steps)
         check_damping("SGHMC", "friction", self.friction, self.sizes(params, jnp.array(0)), params)
 
-    def init(self, params: Params, key: Key) -> HamiltonianState:
-        """Momentum from its stationary distribution N(0, T)."""
-        return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
-
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Normals for the friction, and more for new momenta if they are resampled."""
         if self.resample_every is None:
             return _tree.normal_like(key, params), None
         kick, fresh = jax.random.split(key)
@@ -167,14 +172,10 @@ class SGHMC(MomentumSampler):
         position = jax.tree.map(lambda p, e, r: p + e * r, state.position, eps, momentum)
         return HamiltonianState(position, momentum)
 
-    def stats(self, state: HamiltonianState) -> dict[str, Array]:
-        """Mean squared momentum: T at equilibrium."""
-        return {"kinetic_temperature": kinetic_temperature(state.momentum)}
-
 
 @cited("the BAOAB splitting of Langevin dynamics", "leimkuhler2013")
 @pytree_dataclass
-class BAOAB(MomentumSampler):
+class BAOAB(_Hamiltonian):
     r"""Langevin dynamics with momentum by the BAOAB splitting (Leimkuhler & Matthews 2013), one gradient per step.
 
     .. math::
@@ -210,25 +211,19 @@ class BAOAB(MomentumSampler):
     heating: Any = 0.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "BAOAB")
+        check_momentum_fields(self)
         for leaf in jax.tree.leaves(self.heating):
-            if not getattr(leaf, "shape", ()):
+            if not np.shape(leaf):
                 _checks.positive(leaf, "heating", "BAOAB", allow_zero=True)
         if isinstance(self.heating, int):
             object.__setattr__(self, "heating", float(self.heating))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether step size or friction is missing."""
-        return is_open(self.step_size) or self.friction is None
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
         """Fill in step size and friction; in round coordinates together, with the heating that they bring."""
         found = self._foreseen(scales)
         if found is not None:
             heating = jax.tree.map(
-                lambda v: np.minimum(found.gain * np.asarray(v), linear.MOST_HEATING).astype(v.dtype),
-                scales.noise,
+                lambda v: np.minimum(found.gain * np.asarray(v), MOST_HEATING).astype(v.dtype), scales.noise
             )
             return dataclasses.replace(
                 self, step_size=found.step_size, friction=found.friction, heating=heating
@@ -245,20 +240,15 @@ class BAOAB(MomentumSampler):
 
     @property
     def known(self) -> Known:
-        """With what is solved exactly in round coordinates."""
         return dataclasses.replace(super().known, foreseen=self._foreseen)
 
-    def _foreseen(self, scales: Scales) -> linear.Setting | None:
+    def _foreseen(self, scales: Scales) -> Setting | None:
         """The best step size and friction where all directions have curvature about 1."""
         if scales.factor is None or self.step_size is not None or self.friction is not None:
             return None
-        return linear.best(
+        return best_setting(
             scales.largest_curvature, largest(scales.noise) / max(float(self.temperature), 1e-12)
         )
-
-    def init(self, params: Params, key: Key) -> HamiltonianState:
-        """Momentum from its stationary distribution N(0, T)."""
-        return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
 
     def step(
         self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
@@ -280,7 +270,3 @@ class BAOAB(MomentumSampler):
         return HamiltonianState(
             *unzip(one, state.position, state.momentum, eps, friction, heating, gradient.total, noise)
         )
-
-    def stats(self, state: HamiltonianState) -> dict[str, Array]:
-        """Mean squared momentum after the friction step: T at equilibrium, up to O(ε²)."""
-        return {"kinetic_temperature": kinetic_temperature(state.momentum)}

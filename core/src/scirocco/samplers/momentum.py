@@ -11,12 +11,11 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
-from scirocco.samplers import schedules
-from scirocco.samplers.base import Known, Mover, coefficients, damping_of
+from scirocco.samplers.base import Known, Mover, check_fields, coefficients, damping_of, is_open
 from scirocco.samplers.scales import MARGIN, Excess, Scales, momentum_step, reshuffling_spectrum
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
-_TOLERATED_INFLATION = 0.05
+_TOLERATED_INFLATION = 0.05  # of a variance by gradient noise, beyond which users are warned
 
 
 class MomentumSampler(Mover):
@@ -45,6 +44,11 @@ class MomentumSampler(Mover):
             noise_ratio=self._noise_ratio,
             excess=self._excess,
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether step size or friction is missing."""
+        return is_open(self.step_size) or damping_of(self) is None
 
     def _friction_like(self, params: Params) -> PyTree:
         """C for each parameter."""
@@ -87,11 +91,10 @@ class MomentumSampler(Mover):
         return Excess(step, excess, suggested, friction, needed)
 
 
-def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
+def check_momentum_fields(sampler: MomentumSampler) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
-    damping = sampler.damping
-    object.__setattr__(sampler, "step_size", schedules.normalise(sampler.step_size, owner, automatic=True))
-    value = damping_of(sampler)
+    check_fields(sampler, automatic=True)
+    damping, value, owner = sampler.damping, damping_of(sampler), type(sampler).__name__
     for leaf in jax.tree.leaves(value):
         if not np.shape(leaf):
             _checks.positive(leaf, damping, owner)
@@ -99,17 +102,11 @@ def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
         object.__setattr__(sampler, damping, float(value))
     if isinstance(sampler.gradient_noise, int):
         object.__setattr__(sampler, "gradient_noise", float(sampler.gradient_noise))
-    _checks.positive(sampler.temperature, "temperature", owner, allow_zero=True)
-    object.__setattr__(sampler, "temperature", _checks.as_float(sampler.temperature))
 
 
 def is_due(number: Array, every: int) -> Array:
     """Whether a step is one of every so many; more than there are numbers of steps, which have 32 bits, is never."""
-    return number % min(every, _LAST_STEP) == 0
-
-
-_LAST_STEP = 2**31 - 1
-"""The largest number of a step."""
+    return number % min(every, 2**31 - 1) == 0
 
 
 def fresh_momentum(key: Key, params: Params, temperature: ArrayLike) -> PyTree:
@@ -187,7 +184,7 @@ def warn_of_inflation(
             f"the friction of {owner} is too small for the noise of the gradient estimate: posterior variances will be "
             f"inflated by about {100 * worst:.0f} %. Use friction >= {need:.3g}, omit `friction` (it is then "
             "set from the measured noise, and the noise is corrected for), or reduce the noise with "
-            "sc.ControlVariates or a larger batch.",
+            "sc.ControlVariates or a larger batch."
         )
 
 

@@ -99,12 +99,10 @@ class Preconditioned(Mover):
 
     @property
     def step_size(self) -> Any:
-        """Same as the inner sampler."""
         return self.inner.step_size
 
     @property
     def temperature(self) -> Any:
-        """Same as the inner sampler."""
         return self.inner.temperature
 
     @property
@@ -123,7 +121,6 @@ class Preconditioned(Mover):
 
     @property
     def is_open(self) -> bool:
-        """Whether L or hyper-parameters of the inner sampler are missing."""
         return self.factor is None or self.inner.is_open
 
     def resolve(self, scales: Scales, params: Params) -> Preconditioned:
@@ -132,7 +129,6 @@ class Preconditioned(Mover):
         return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that L fits the parameters, and the inner sampler's own checks."""
         if self.factor is not None and self.factor.shape[0] != _tree.size(params):
             raise InvalidValueError(
                 f"`factor` of Preconditioned is for {self.factor.shape[0]} parameters; there are {_tree.size(params)}."
@@ -140,22 +136,18 @@ class Preconditioned(Mover):
         self.inner.check_params(params, num_steps)
 
     def init(self, params: Params, key: Key) -> WhitenedState:
-        """u = 0."""
         return WhitenedState(params, params, self.inner.init(_tree.zeros_like(params), key))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Same as the inner sampler."""
         return self.inner.noise(key, params)
 
     def step(self, state: WhitenedState, gradient: Gradient, noise: PyTree, number: Array) -> WhitenedState:
-        """The inner sampler moves u; θ follows."""
         total = times(self.factor, gradient.total, transposed=True)
         pulled = Gradient(total, value=gradient.value, value_variance=gradient.value_variance)
         inner = self.inner.step(state.inner, pulled, noise, number)
         return WhitenedState(_tree.add(state.start, times(self.factor, inner.position)), state.start, inner)
 
     def stats(self, state: WhitenedState) -> dict[str, Array]:
-        """Same as the inner sampler."""
         return self.inner.stats(state.inner)
 
 

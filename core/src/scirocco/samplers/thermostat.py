@@ -22,8 +22,6 @@ from scirocco.samplers.momentum import (
 from scirocco.samplers.scales import Scales, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
-THERMOSTATS = ("scalar", "leaf", "elementwise")
-
 
 class ThermostatState(NamedTuple):
     """Position, momentum and the thermostat variables (one for all, one per leaf or one per parameter)."""
@@ -43,10 +41,9 @@ class _Thermostat(MomentumSampler):
     damping = "diffusion"
     absorbs_noise = True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether step size or diffusion is missing."""
-        return is_open(self.step_size) or self.diffusion is None
+    def __post_init__(self) -> None:
+        check_momentum_fields(self)
+        _checks.choice(self.thermostat, "thermostat", ("scalar", "leaf", "elementwise"))
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
         """Step as for SGHMC; A = √λ, near critical damping. The thermostat absorbs gradient noise."""
@@ -55,7 +52,6 @@ class _Thermostat(MomentumSampler):
         return dataclasses.replace(self, step_size=step_size, diffusion=diffusion)  # type: ignore[type-var]
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that εA does not exceed 1."""
         super().check_params(params, num_steps)
         check_damping(
             type(self).__name__, "diffusion", self.diffusion, self.sizes(params, jnp.array(0)), params
@@ -138,10 +134,6 @@ class SGNHT(_Thermostat):
     thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
 
-    def __post_init__(self) -> None:
-        check_momentum_fields(self, "SGNHT")
-        _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
-
     @classmethod
     def from_r(cls, stepsize: PyTree, a: ArrayLike = 0.01) -> SGNHT:
         r"""The R package's form: ν' = (1-α)ν + η ĝ + N(0, 2aη), θ' = θ + ν', α' = α + ν'ᵀν'/p - η, for each array.
@@ -154,7 +146,6 @@ class SGNHT(_Thermostat):
     def step(
         self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array
     ) -> ThermostatState:
-        """Kick, move, then adjust the thermostat."""
         eps = self.sizes(state.position, number)
         diffusion = coefficients(self.diffusion, state.position, "diffusion")
         friction = self._spread(state.thermostat, state.position)
@@ -195,10 +186,6 @@ class BADODAB(_Thermostat):
     diffusion: Any = None
     thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
-
-    def __post_init__(self) -> None:
-        check_momentum_fields(self, "BADODAB")
-        _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
 
     def step(
         self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array

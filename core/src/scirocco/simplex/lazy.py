@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scirocco import _checks, _extras
+from scirocco import _checks
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._arguments import Array, Seed
 from scirocco.diffusions.host._threads import run_blocks
+from scirocco.diffusions.host.draws import compiled
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LAZY = 4  # the purpose, for the seed
-_SHORTEST = 1e-300
+_SHORTEST = 1e-300  # time: one over it is still a double
 _FEW_ENTRIES = 4096  # too few for several threads
 _FIELDS = ("theta", "ahead", "when", "span", "concentration", "excess", "now", "step", "seed")
 _PIECE = 4096  # columns, for sums that are not compiled
@@ -75,12 +75,7 @@ class LazySCIR:
     """
 
     def __init__(
-        self,
-        concentration: ArrayLike,
-        theta: ArrayLike,
-        *,
-        seed: Seed = 0,
-        num_threads: int | None = None,
+        self, concentration: ArrayLike, theta: ArrayLike, *, seed: Seed = 0, num_threads: int | None = None
     ):
         start = arguments.as_real(theta, "theta")
         if start.ndim != 2 or start.shape[1] == 0:
@@ -249,7 +244,7 @@ class LazySCIR:
         gone, came = np.zeros((blocks, size)), np.zeros((blocks, size))
         matrix = (self._theta, self._ahead, self._when, self._span, self._base)
         clock = (self.step, self.now, time)
-        kernels = _kernels()
+        kernels = compiled("LazySCIR")
 
         def work(first: int, last: int) -> None:
             kernels.move_columns(
@@ -274,7 +269,7 @@ class LazySCIR:
         if np.array_equal(chosen, self._last):  # the usual read followed by advance
             return chosen
         self._calls += 1
-        position, repeated = _kernels().first_bad(chosen, self._marks, self._calls)
+        position, repeated = compiled("LazySCIR").first_bad(chosen, self._marks, self._calls)
         if position >= 0:
             problem = (
                 "is given twice. Use np.unique, and add up the values of a column"
@@ -289,11 +284,3 @@ class LazySCIR:
 
     def _sum_excess(self) -> Array:
         return np.sum(self._theta, axis=0, dtype=np.float64) - self._theta.shape[0] * self._base
-
-
-def _kernels() -> ModuleType:
-    """The compiled part, imported when it is first needed."""
-    _extras.require("numba", "LazySCIR")
-    from scirocco.diffusions.host import _kernels
-
-    return _kernels

@@ -15,11 +15,11 @@ import numpy as np
 from scirocco._tree import cited, pytree_dataclass
 from scirocco.diffusions import cir
 from scirocco.samplers import Gradient, Known, Mover, Needs, Reference, schedules
-from scirocco.simplex import _rules
+from scirocco.simplex.tables import reflected
 from scirocco.types import Array, Key, Params, PyTree
 
-LONGEST_STEP = 1.0
-EXTRA_VARIANCE = 0.1
+LONGEST_STEP = 1.0  # relaxation times, for a step that is chosen
+EXTRA_VARIANCE = 0.1  # share of the variance that the noise of a chosen step may add
 
 
 class GammaState(NamedTuple):
@@ -77,7 +77,6 @@ class SCIR(Mover):
         return dataclasses.replace(self, step_size=float(min(map(np.min, limits))))
 
     def init(self, params: Params, key: Key) -> GammaState:
-        """Start at the model's initial position."""
         return GammaState(params)
 
     def noise(self, key: Key, params: Params) -> PyTree:
@@ -85,7 +84,6 @@ class SCIR(Mover):
         return key
 
     def step(self, state: GammaState, gradient: Gradient, noise: PyTree, number: Array) -> GammaState:
-        """One exact transition with the estimated shapes."""
         times = self.sizes(state.position, number)
         ones = jax.tree.map(jnp.ones_like, gradient.total)
         return GammaState(transition(noise, state.position, gradient.total, times, ones))
@@ -140,11 +138,9 @@ class SimplexSGRLD(Mover):
         object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SimplexSGRLD"))
 
     def init(self, params: Params, key: Key) -> GammaState:
-        """Start at the model's initial position."""
         return GammaState(params)
 
     def step(self, state: GammaState, gradient: Gradient, noise: PyTree, number: Array) -> GammaState:
-        """One reflected Euler step."""
         return GammaState(
             jax.tree.map(
                 _reflected, state.position, gradient.total, self.sizes(state.position, number), noise
@@ -155,5 +151,5 @@ class SimplexSGRLD(Mover):
 def _reflected(log_theta: Array, shape: Array, step: Array, xi: Array) -> Array:
     theta = jnp.exp(log_theta)
     step = jnp.asarray(step, theta.dtype)
-    moved = _rules.reflected(jnp)(theta, shape - theta, step, xi)
+    moved = reflected(jnp)(theta, shape - theta, step, xi)
     return jnp.log(jnp.maximum(moved, jnp.finfo(theta.dtype).tiny))

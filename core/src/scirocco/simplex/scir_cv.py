@@ -13,11 +13,11 @@ from scirocco import _checks
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import Gradient, Mover, Needs, Reference, Renewals, schedules
-from scirocco.simplex import _rules
 from scirocco.simplex.scir import EXTRA_VARIANCE, LONGEST_STEP, step_for_variance, transition
-from scirocco.types import Array, Key, Params, PyTree
+from scirocco.simplex.tables import stable, steady
+from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
-_REFRESH_STEPS = 20
+_REFRESH_STEPS = 20  # between renewals, at least, if they are chosen
 _LEAST_NOISE = 0.05
 """Bound of what a correction changes: a factor of 20."""
 _NODES, _FEW_ROWS = 64, 24.0
@@ -60,7 +60,9 @@ class SCIRCV(Mover):
     variables) it is renewed every `refresh_every` steps, and in between θ moves around it: with random counts and
     renewals from all rows that is a Gibbs sampler, for any h. A reference from fewer rows has its own error, which
     persists for `refresh_every` steps: it adds like that of plain SCIR with steps of `refresh_every` times h and
-    batches of `refresh_size`. Cost per step: as SCIR, plus the renewals.
+    batches of `refresh_size`. Whether a
+    component uses it is decided by the reference before it, less four standard errors: one that chose itself would be
+    used where it is too large. Cost per step: as SCIR, plus the renewals.
 
     Parameters
     ----------
@@ -116,7 +118,6 @@ class SCIRCV(Mover):
         return Needs(drive="counts", reference=renewals, independent_batches=self.corrected)
 
     def _completed(self, latent: bool, batch_size: int, num_rows: int) -> SCIRCV:
-        """Fill in the default: renewals cost as much as the batches, and are only for latent counts."""
         every = max(_REFRESH_STEPS, -(-num_rows // batch_size))
         return dataclasses.replace(self, refresh_every=every if latent else 0)
 
@@ -138,21 +139,21 @@ class SCIRCV(Mover):
         return dataclasses.replace(self, step_size=float(min(limits)))
 
     def init(self, params: Params, key: Key) -> ControlledState:
-        """Start at the model's initial position."""
         return ControlledState(params, jnp.zeros((), jnp.float32))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """The key itself: the number of random numbers in a transition depends on the state."""
         return key
 
     def step(
         self, state: ControlledState, gradient: Gradient, noise: PyTree, number: Array
     ) -> ControlledState:
-        """One exact transition with the estimated shapes and rates."""
         assert gradient.reference is not None
         position, treedef = state.position, jax.tree.structure(state.position)
-        leaves = (gradient.total, gradient.reference.total, gradient.reference.variance)
-        parts = zip(*map(jax.tree.leaves, (*leaves, self.sizes(position, number))), strict=True)
+        last = gradient.reference
+        leaves = [gradient.total, last.total, last.variance, self.sizes(position, number)]
+        if last.before is not None:  # the last has an error
+            leaves += [last.before, last.error]
+        parts = zip(*map(jax.tree.leaves, leaves), strict=True)
         chosen = [controlled(self.parametrization, *part) for part in parts]
         times, rates, used = (jax.tree.unflatten(treedef, list(some)) for some in zip(*chosen, strict=True))
         if self.corrected:
@@ -179,16 +180,26 @@ class SCIRCV(Mover):
         return jax.tree.map(lambda log, s: log + jnp.log(s), moved, scale)
 
     def stats(self, state: ControlledState) -> dict[str, Array]:
-        """The share of components that use the control variate."""
         return {"controlled": state.controlled}
 
 
 def controlled(
-    parametrization: int, estimate: Array, reference: Array, variance: Array, step: Array
+    parametrization: int,
+    estimate: Array,
+    reference: Array,
+    variance: Array,
+    step: Array,
+    before: Array | None = None,
+    error: ArrayLike = 0.0,
 ) -> tuple[Array, Array, Array]:
-    """Time and rate of the transition, and whether the control variate is used, for each component."""
+    """Time and rate of the transition, and whether the control variate is used, for each component.
+
+    A reference from some rows does not choose itself: the one `before` does, lowered by its `error` (`tables.steady`).
+    """
     step = jnp.asarray(step, estimate.dtype)
-    used = control_is_stable(parametrization, reference, variance, step)
+    used = control_is_stable(parametrization, reference if before is None else before, variance, step)
+    if before is not None:
+        used &= steady(jnp)(before, 0.0, error, variance, step) & (reference > 1.0)
     rate = jnp.where(used, (estimate - 1.0) / jnp.where(used, reference - 1.0, 1.0), 1.0)
     if parametrization == 2:
         return jnp.broadcast_to(step, rate.shape), rate, used
@@ -258,4 +269,4 @@ def control_is_stable(
     shrinks θ by e^(-h) if the batch has the component, and lets it grow by e^(h/(a - 1)) if not. `xp` is the
     array module, for callers without JAX.
     """
-    return _rules.stable(xp)(parametrization, reference, variance, step)
+    return stable(xp)(parametrization, reference, variance, step)

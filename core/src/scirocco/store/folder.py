@@ -42,7 +42,7 @@ class RunHeader:
     version: str
     created_at: str
     run_id: str
-    """A random name, which every commit repeats; None in runs of versions that had none."""
+    """A random name, which every commit repeats."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Commit:
     state: dict[str, Any]
     progress: dict[str, Any]
     checksums: dict[str, dict[str, str]]
-    """By group and folder: eight hexadecimal digits for each chunk. Empty for a version that wrote none."""
+    """By group and folder: eight hexadecimal digits for each chunk."""
 
 
 def attributes(header: RunHeader, progress: dict[str, Any]) -> dict[str, Any]:

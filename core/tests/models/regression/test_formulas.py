@@ -23,7 +23,7 @@ from scirocco.models import (
 )
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import approximation, density
-from scirocco.models.regression.inference import in_own_units
+from scirocco.models.regression.approximation import in_own_units
 
 pytestmark = pytest.mark.compile
 
@@ -192,9 +192,9 @@ def test_a_weight_of_two_is_a_row_twice(classes, baseline):
     rng = np.random.default_rng(3)
     X, codes, weight = rng.normal(size=(20, 2)), rng.integers(0, classes, 20), rng.integers(0, 3, 20)
     offset = rng.normal(size=20) if classes == 2 else None
-    rows = approximation.Rows(X, codes, classes, True, baseline, offset, weight.astype(float))
+    rows = approximation.DesignRows(X, codes, classes, True, baseline, offset, weight.astype(float))
     again = np.repeat(np.arange(20), weight)
-    twice = approximation.Rows(
+    twice = approximation.DesignRows(
         X[again], codes[again], classes, True, baseline, None if offset is None else offset[again]
     )
     theta = rng.normal(size=rows.shape)

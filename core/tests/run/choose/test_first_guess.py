@@ -11,7 +11,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import scirocco as sc
-from scirocco.run import certificate
+from scirocco.diagnostics import chains
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -109,4 +109,8 @@ def _joined(runs):
 
 def test_the_digits_of_an_r_hat():
     """Of chains that are constant it is 10¹⁵ or so."""
-    assert [certificate.in_digits(value) for value in (1.021, 36.5, 5.9e15)] == ["1.02", "36.50", "above 100"]
+    assert [chains.r_hat_in_digits(value) for value in (1.021, 36.5, 5.9e15)] == [
+        "1.02",
+        "36.50",
+        "above 100",
+    ]

@@ -12,7 +12,7 @@ import scirocco as sc
 from scirocco.analysis import ksd
 from scirocco.data import ArraySource, Resident
 from scirocco.data.batching import IndependentRows
-from scirocco.run.choose.tuning import reward
+from scirocco.run.choose import reward
 
 KEY = jax.random.key(2)
 MODEL = sc.Model(

@@ -15,7 +15,7 @@ import helpers
 import scirocco as sc
 from scirocco.analysis.tuning import tune
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 from scirocco.run.choose import set_up
 from scirocco.run.choose.tuning import tune_prepared
 
@@ -192,8 +192,8 @@ def test_a_stored_run_goes_on_without_tuning_again(data, tuned_once, tmp_path, m
     """Bit for bit, by `sc.resume` and by asking `sc.sample` for the same again."""
     for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
         monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
     path = tmp_path / "run"
     whole = draw(data, sc.SGLD("auto"), num_samples=20)
     stop = [lambda report: report.stop() if report.step >= 9 else None]

@@ -24,7 +24,7 @@ class Wanted(NamedTuple):
     base: str
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """A table or a matrix of counts; `names` are the names of its columns."""
 
     X: Any
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read(wanted: Wanted, names: Sequence[str] | None = None) -> Rows:
+def read(wanted: Wanted, names: Sequence[str] | None = None) -> TableRows:
     """A table (real numbers by default) or a corpus (counts); `names` are the words of an earlier fit."""
     path = wanted.path.expanduser()
     if not path.exists():
@@ -44,7 +44,7 @@ def read(wanted: Wanted, names: Sequence[str] | None = None) -> Rows:
                 "--vocabulary requires a corpus; the columns of a table have their own names."
             )
         X, found = _table(path, wanted.columns)
-        return Rows(X, found, "gaussian" if wanted.base == "auto" else wanted.base)
+        return TableRows(X, found, "gaussian" if wanted.base == "auto" else wanted.base)
     if wanted.columns is not None:
         raise InvalidValueError(f"--columns requires a table, but {path} is a corpus.")
     return _corpus(path, wanted, names)
@@ -96,7 +96,7 @@ def _stacked(source: Any, columns: str | None) -> tuple[Any, tuple[str, ...]]:
     return np.concatenate(parts, axis=1), tuple(names)
 
 
-def _corpus(path: Path, wanted: Wanted, names: Sequence[str] | None) -> Rows:
+def _corpus(path: Path, wanted: Wanted, names: Sequence[str] | None) -> TableRows:
     from scipy import sparse
 
     from scirocco_latent.lda.texts import open_corpus
@@ -106,7 +106,7 @@ def _corpus(path: Path, wanted: Wanted, names: Sequence[str] | None) -> Rows:
     corpus = open_corpus(path, wanted.vocabulary if wanted.vocabulary is not None else names).corpus
     indptr, indices, counts = corpus.take_csr(np.arange(corpus.num_documents))
     shape = (corpus.num_documents, corpus.vocabulary_size)
-    return Rows(
+    return TableRows(
         sparse.csr_array((counts, indices, indptr), shape=shape),
         corpus.vocabulary,
         "multinomial",

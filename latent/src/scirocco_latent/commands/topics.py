@@ -148,7 +148,7 @@ def fit(
     words = topics_fit.Words(vocabulary, min_documents, max_share, column, encoding, language, ngrams)
     guiding = topics_fit.Guiding(seed_words, seed_weight, labels)
     topics_fit.run(
-        topics_fit.Request(
+        topics_fit.TopicsRequest(
             *(fitting._replace(out=out), corpus, words, preset, fitting.settings | given),
             *(held_out, continue_from, guiding),
         )

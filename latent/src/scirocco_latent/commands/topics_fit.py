@@ -49,7 +49,7 @@ class Guiding(NamedTuple):
         return {"seed_words": words, "seed_weight": self.seed_weight}
 
 
-class Request(NamedTuple):
+class TopicsRequest(NamedTuple):
     """The options of the command. `options` has the arguments of `sc.models.LDA` that were given."""
 
     fitting: Fitting
@@ -67,7 +67,7 @@ class Request(NamedTuple):
         return self.fitting.say
 
 
-def run(request: Request) -> None:
+def run(request: TopicsRequest) -> None:
     """Fit, then show the topics."""
     require("numba", "fitting a topic model")  # before anything is read
     model = _model(request)
@@ -85,7 +85,7 @@ def run(request: Request) -> None:
     request.say("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
-def _check(request: Request, model: LDA) -> None:
+def _check(request: TopicsRequest, model: LDA) -> None:
     """Reject options that cannot work, before any data are read."""
     from scirocco.models._core.length import check_length
     from scirocco_latent.lda.settings import Size, resolve
@@ -100,7 +100,7 @@ def _check(request: Request, model: LDA) -> None:
     resolve(model.get_params(), Size(1, 1))
 
 
-def _model(request: Request) -> LDA:
+def _model(request: TopicsRequest) -> LDA:
     from scirocco.models import LDA
 
     options = (_EMBEDDED if request.corpus is None else {}) | request.options
@@ -124,7 +124,7 @@ def _seed_words(path: Path) -> Any:
         ) from error
 
 
-def _labels(request: Request) -> list[Any] | None:
+def _labels(request: TopicsRequest) -> list[Any] | None:
     from scirocco_latent.lda.texts import table_column
 
     name = request.guiding.labels
@@ -135,7 +135,7 @@ def _labels(request: Request) -> list[Any] | None:
     return table_column(request.corpus, name, request.words.encoding)
 
 
-def _corpus(request: Request) -> Corpus:
+def _corpus(request: TopicsRequest) -> Corpus:
     from scirocco.models import LDA
     from scirocco_latent.lda.continuing import with_new_words
     from scirocco_latent.lda.corpus import as_corpus
@@ -177,7 +177,7 @@ def _tokeniser(words: Words) -> Tokeniser:
     )
 
 
-def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None) -> None:
+def _fit(request: TopicsRequest, model: LDA, corpus: Corpus, labels: list[Any] | None) -> None:
     from scirocco_latent.lda.prediction import hold_out, kept_numbers
 
     fitting = request.fitting

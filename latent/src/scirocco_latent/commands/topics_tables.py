@@ -12,7 +12,7 @@ from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
-    from scirocco_latent.lda.describing import Comparison, Topic, Word
+    from scirocco_latent.lda.describing import Topic, TopicComparison, Word
 
 _BAR = 30
 _AGREED = 1.1  # R-hat
@@ -132,7 +132,9 @@ def _bar(word: Word, most: float) -> str:
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
 
 
-def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:
+def print_comparison(
+    found: TopicComparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
+) -> None:
     """Print the matched topics, nearest first, then the unmatched ones."""
     from scirocco._console import print_table
 
@@ -159,7 +161,7 @@ def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[P
 
 
 def comparison_as_json(
-    found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
+    found: TopicComparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
 ) -> dict[str, Any]:
     """The same as plain values."""
     first, second = (model.top_words(num_words) for model in models)

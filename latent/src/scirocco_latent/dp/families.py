@@ -26,7 +26,7 @@ _TINY = 1e-300
 _MUCH = 1e8
 
 
-class Family(Protocol[RowsT]):
+class BaseMeasure(Protocol[RowsT]):
     """A base measure with all its parameters set, for one type of rows: the interface of samplers and predictions."""
 
     @property

@@ -32,14 +32,13 @@ from scirocco.simplex import tables
 from scirocco_latent.dp.chain import MixtureChain
 from scirocco_latent.dp.compiled import collapsed_kernels, row_kernels
 from scirocco_latent.dp.compiled import slice_kernels as kernels
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
-from scirocco_latent.dp.settings import Gamma, Settings
+from scirocco_latent.dp.settings import Gamma, MixtureSettings
 
 if TYPE_CHECKING:
-    from scirocco_latent.dp.sharded import Shards
+    from scirocco_latent.dp.sharded import LabelShards
 
-_METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
 _TOO_MANY = 1 << 16
 
@@ -54,11 +53,11 @@ class Slices(MixtureChain):
     def __init__(
         self,
         rows: Rows,
-        family: Family[Any],
-        settings: Settings,
+        family: BaseMeasure[Any],
+        settings: MixtureSettings,
         seed: int,
         number: int,
-        labelling: Shards | None = None,
+        labelling: LabelShards | None = None,
     ):
         super().__init__(rows, family, settings, seed, number)
         self._labelling = labelling
@@ -171,7 +170,7 @@ class Slices(MixtureChain):
     ) -> None:
         """Move the parameters given labels."""
         num, coordinates = self.num, self.family.width
-        if self.keeps and how[0] != _METHODS["gibbs"]:
+        if self.keeps and how[0] != tables.METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
         given = (
             *(self.data, self.parameters, self._batch, scale, reference, reference_scale),
@@ -187,8 +186,8 @@ class Slices(MixtureChain):
     def _method(self, sizes: StepSizes | None) -> tuple[int, float]:
         """Method and step size; without a step size, an exact draw."""
         if sizes is None:
-            return _METHODS["gibbs"], 1.0
-        return _METHODS[self.settings.sampler], sizes(self.step)
+            return tables.METHODS["gibbs"], 1.0
+        return tables.METHODS[self.settings.sampler], sizes(self.step)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
         if self._labelling is None:

@@ -22,7 +22,7 @@ from scirocco_latent.factorisation import gibbs
 from scirocco_latent.factorisation.density import Law, RatingModel, Ratings
 from scirocco_latent.factorisation.method import WithPrecisions
 from scirocco_latent.factorisation.ratings import Rated, Triples, check_triples
-from scirocco_latent.factorisation.results import Results
+from scirocco_latent.factorisation.results import RatingResults
 
 _STEP_SIZE, _BATCH, _NUM_STEPS = 0.01, 5_000, 10_000
 """Step size, ratings of a step and length by default, of a sampler with gradients."""
@@ -30,7 +30,7 @@ _START_SD = 0.1
 """Standard deviation of the factors at the start."""
 
 
-class BPMF(Results):
+class BPMF(RatingResults):
     r"""Bayesian probabilistic matrix factorisation, with posterior draws of factors, biases and precisions.
 
     .. math:: r ∼ N(\text{offset} + U_i · V_j + a_i + b_j, 1/τ), \quad U_i ∼ N(0, I/λ_U), \; V_j ∼ N(0, I/λ_V), \;
@@ -180,7 +180,7 @@ class BPMF(Results):
             ArraySource(data._asdict()).fingerprint,
             len(data.value),
             gibbs.spec_of(start),
-            lambda number: gibbs.GibbsChain(law, arranged, start, self.seed, number),
+            lambda number: gibbs.FactorChain(law, arranged, start, self.seed, number),
             told,
             arrays,
             default_epochs=gibbs.NUM_SWEEPS,  # a sweep is a pass

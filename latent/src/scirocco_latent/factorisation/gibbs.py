@@ -230,7 +230,7 @@ def _log_scale(key: Key, power: Array, up: Array, down: Array) -> Array:
 # -- chains ------------------------------------------------------------------------------------------------------------
 
 
-class GibbsChain(Chain):
+class FactorChain(Chain):
     """One chain: a step is a sweep."""
 
     def __init__(self, law: Law, data: Data, start: Params, seed: int, number: int):

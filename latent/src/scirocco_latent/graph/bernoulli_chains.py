@@ -18,8 +18,8 @@ from scirocco import _extras
 from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph import poisson_chains
 from scirocco_latent.graph.edges import Array
-from scirocco_latent.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
-from scirocco_latent.graph.poisson_chains import Method
+from scirocco_latent.graph.gibbs import BlockPrior, Network, NodeChain, generator, seed_words
+from scirocco_latent.graph.poisson_chains import GradientMethod
 from scirocco_latent.graph.starts import clusters, embedding
 
 MOST_PAIRS = 3 * 10**7
@@ -145,7 +145,9 @@ class RoleChain(NodeChain):
         """Nodes mostly belong to their cluster in the embedding, and to those of their neighbours."""
         form, net = self.form, self.net
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
-        labels = clusters(embedding(net, Prior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng)
+        labels = clusters(
+            embedding(net, BlockPrior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng
+        )
         pointers, ends, _ = net.leaving
         sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
         near = np.bincount(sources * form.num + labels[ends], minlength=net.num_nodes * form.num)
@@ -207,7 +209,7 @@ class RoleLangevinChain(RoleChain):
         *("drawn", "drawn_ones", "weight"),
     )
 
-    def __init__(self, *given: Any, method: Method):
+    def __init__(self, *given: Any, method: GradientMethod):
         super().__init__(*given)
         self.method, num = method, self.form.num
         self.theta, self.ones, self.zeros = np.empty((0, 0)), np.empty((0, 0)), np.empty((0, 0))

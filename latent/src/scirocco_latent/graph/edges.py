@@ -24,7 +24,7 @@ _MOST_EXACT = 2**53
 """From here on double precision does not hold all whole numbers."""
 
 
-class Graph(NamedTuple):
+class EdgeGraph(NamedTuple):
     """A network: edges between numbered nodes, each pair once, sorted."""
 
     source: Array
@@ -50,13 +50,13 @@ class Graph(NamedTuple):
         return ordered if self.directed else ordered / 2
 
 
-def read(graph: GraphLike | Graph, directed: bool | None = None, nodes: Any = None) -> Graph:
+def read(graph: GraphLike | EdgeGraph, directed: bool | None = None, nodes: Any = None) -> EdgeGraph:
     """Read a network.
 
     `directed`: None for what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists
     are not. `nodes`: the names of all nodes, if some of them have no edge and the input does not name them.
     """
-    if isinstance(graph, Graph):
+    if isinstance(graph, EdgeGraph):
         return graph
     if directed is not None and not isinstance(directed, (bool, np.bool_)):
         raise InvalidTypeError(f"`directed` must be True, False or None, got {directed!r}.")
@@ -70,7 +70,7 @@ def read(graph: GraphLike | Graph, directed: bool | None = None, nodes: Any = No
     return _simplified(source, target, weight, names, total, is_directed, isinstance(graph, Sparse))
 
 
-def joined(first: Graph, second: Graph) -> Graph:
+def joined(first: EdgeGraph, second: EdgeGraph) -> EdgeGraph:
     """Both networks as one; the nodes of the first keep their numbers, new ones follow."""
     names = list(first.names or range(first.num_nodes))
     place = {name: number for number, name in enumerate(names)}
@@ -236,7 +236,7 @@ def _simplified(
     total: int,
     directed: bool,
     is_matrix: bool,
-) -> Graph:
+) -> EdgeGraph:
     """Each pair once, without loops and edges of weight 0."""
     loops = int(np.sum(source == target))
     if loops:
@@ -261,7 +261,7 @@ def _simplified(
             )
         summed = np.ones(len(pairs), np.int64)
     many = weight is not None and bool(np.any(summed != 1))
-    return Graph(pairs // total, pairs % total, summed, names, total, directed, many)
+    return EdgeGraph(pairs // total, pairs % total, summed, names, total, directed, many)
 
 
 def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> Array:

@@ -22,7 +22,7 @@ from scipy.special import betaln, gammaln
 
 from scirocco import _extras
 from scirocco.models._core.chain import BlockPurpose, Chain
-from scirocco_latent.graph.edges import Array, Graph
+from scirocco_latent.graph.edges import Array, EdgeGraph
 
 _LEAST = 1e-300
 _RUN = 64  # nodes in a row of memory
@@ -46,7 +46,7 @@ def split_kernels() -> Any:
     return _splits
 
 
-class Prior(NamedTuple):
+class BlockPrior(NamedTuple):
     """The prior of a block model, and the distribution of edges."""
 
     num_blocks: int
@@ -141,7 +141,7 @@ class Network(NamedTuple):
         return self.degrees.shape[1] == 2
 
 
-def network(graph: Graph, prior: Prior, unseen: Array | None) -> Network:
+def network(graph: EdgeGraph, prior: BlockPrior, unseen: Array | None) -> Network:
     """The arrays of a network; `unseen` are pairs (pairs, 2) without an observation."""
     num, source, target, weight = graph.num_nodes, graph.source, graph.target, graph.weight
     if unseen is not None and len(unseen):  # whatever they are, they are not used
@@ -183,10 +183,10 @@ def _rows(source: Array, target: Array, weight: Array, num: int) -> tuple[Array,
     return pointers, target[order].astype(np.int32), weight[order].astype(np.int32)
 
 
-class Blocks:
+class NodeBlocks:
     """Blocks of all nodes, counts of pairs that were not observed, and the sums that follow from them."""
 
-    def __init__(self, prior: Prior, net: Network, z: Array, counts: Array | None = None):
+    def __init__(self, prior: BlockPrior, net: Network, z: Array, counts: Array | None = None):
         self.prior, self.net = prior, net
         self.z = np.array(z, np.int32)
         self.counts = np.zeros(len(net.first), np.int64) if counts is None else np.array(counts, np.int64)
@@ -397,10 +397,10 @@ class BlockChain(NodeChain):
 
     STATE = ("rates", "splits")
 
-    def __init__(self, prior: Prior, net: Network, starts: Any, batch_size: int, seed: int, number: int):
+    def __init__(self, prior: BlockPrior, net: Network, starts: Any, batch_size: int, seed: int, number: int):
         super().__init__(net, batch_size, seed, number)
         self.prior, self.starts = prior, starts
-        self.blocks: Blocks | None = None
+        self.blocks: NodeBlocks | None = None
         self.rates = np.empty((0, 0))
         self.proposals = int(np.clip(min(prior.num_blocks, net.num_nodes // 10), 2, _SPLITS))  # in a pass
         self.splits = np.zeros(2, np.int64)  # proposed and accepted
@@ -418,7 +418,7 @@ class BlockChain(NodeChain):
         self._split(self.blocks, place)
         self.rates = self.blocks.draw(generator(self.words(BlockPurpose.MATRIX)))
 
-    def _split(self, blocks: Blocks, place: int) -> None:
+    def _split(self, blocks: NodeBlocks, place: int) -> None:
         """Propose splits and merges: so many per pass, spread over its steps."""
         count = (place + 1) * self.proposals // self.batches - place * self.proposals // self.batches
         first, second = self.words(BlockPurpose.SPLITS)
@@ -451,7 +451,7 @@ class BlockChain(NodeChain):
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
         super().restore(state)
-        self.blocks = Blocks(self.prior, self.net, state["blocks"], state["counts"])
+        self.blocks = NodeBlocks(self.prior, self.net, state["blocks"], state["counts"])
 
 
 def num_batches(num_nodes: int, batch_size: int) -> int:

@@ -20,7 +20,7 @@ _ROUNDS = 4
 """Most rounds of assignments and averages."""
 
 
-class Results(GraphModel):
+class BlockResults(GraphModel):
     """Results computed from the draws, with the blocks of all draws and chains in one order."""
 
     num_blocks: int | None

@@ -13,7 +13,7 @@ from scirocco.drawing.markup import Html, Section, join, number, paragraph, sort
 from scirocco.drawing.networks import SURE, network, positions
 from scirocco.models._core.view import View, size_of
 from scirocco.run import Run
-from scirocco.run.plotting import drawn_figure
+from scirocco.run.exporting import drawn_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 
 from scirocco.errors import InvalidValueError
 from scirocco_latent.hmm.observations import counts, labels, real, some
-from scirocco_latent.hmm.series import Array, Given
+from scirocco_latent.hmm.series import Array, SeriesData
 
 _TABLE, _NORMAL, _POISSON, DENSE = 0, 1, 2, 3  # as in the kernels
 _LARGEST_TABLE = 4096  # counts below are looked up
@@ -80,7 +80,7 @@ class Emission(Protocol):
     def stats_width(self, data: Encoded) -> int:
         """Numbers per state that the kernels sum."""
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check observations, and convert them to the units of the kernels."""
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
@@ -145,7 +145,7 @@ class Categorical(_Conjugate):
         """Numbers per state that the kernels sum."""
         return self.width
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Convert labels to the numbers of their categories."""
         names, absent = labels(given.values)
         known = {category: number for number, category in enumerate(self.categories)}
@@ -206,7 +206,7 @@ class Categorical(_Conjugate):
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaussian(_Conjugate):
+class NormalEmission(_Conjugate):
     """x | state k ~ N(μ_k, Σ_k), Σ_k ~ inverse Wishart(ν, Ψ), μ_k | Σ_k ~ N(m, Σ_k/κ), x in units of `scale`."""
 
     centre: tuple[float, ...]
@@ -232,7 +232,7 @@ class Gaussian(_Conjugate):
         """Numbers per state that the kernels sum."""
         return 1 + self.width + self.width**2
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check real numbers, and convert them to the units of the kernels."""
         return rows_of((real(given, self.width) - self.centre) / self.scale)
 
@@ -340,7 +340,7 @@ class Gaussian(_Conjugate):
 
 
 @dataclasses.dataclass(frozen=True)
-class Poisson(_Conjugate):
+class PoissonEmission(_Conjugate):
     """x_j | state k ~ Poisson(λ_kj), λ_kj ~ Gamma(shape, rate_j), columns independent."""
 
     shape: float
@@ -361,7 +361,7 @@ class Poisson(_Conjugate):
         """Numbers per state that the kernels sum."""
         return int(data.codes.max()) + 1 if len(data.codes) else 1 + self.width
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check counts; small ones are looked up in a table."""
         found = counts(real(given, self.width))
         if self.width == 1 and np.nanmax(found, initial=0) < _LARGEST_TABLE:

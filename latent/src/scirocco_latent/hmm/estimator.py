@@ -12,15 +12,15 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco.models._core.chain import Spec
-from scirocco.models._core.conventions import StepSize
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions, OwnChains, fingerprint
 from scirocco.models._core.view import View
 from scirocco.run.result import Run
 from scirocco_latent.hmm import priors
-from scirocco_latent.hmm.gibbs import Prior
+from scirocco_latent.hmm.gibbs import StatePrior
 from scirocco_latent.hmm.methods import PRESETS, choose
-from scirocco_latent.hmm.results import Results, in_one_order
-from scirocco_latent.hmm.series import Array, Given, SeriesLike, read
+from scirocco_latent.hmm.results import StateResults, in_one_order
+from scirocco_latent.hmm.series import Array, SeriesData, SeriesLike, read
 
 _MOST_STATES = 127
 """States are stored in bytes."""
@@ -28,7 +28,7 @@ _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 """Default passes: as many as draw this number of states, within limits."""
 
 
-class HMM(Results):
+class HMM(StateResults):
     r"""Hidden Markov model: :math:`z_t | z_{t-1} ~ A_{z_{t-1}}`, :math:`x_t | z_t ~ f(· | θ_{z_t})`; posterior draws.
 
     Priors are conjugate: :math:`A_j ~ Dir(a + κ e_j)`, the first state Dir(a), and for emissions a Dirichlet, a
@@ -229,7 +229,7 @@ class HMM(Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _prior(self, given: Given) -> Prior:
+    def _prior(self, given: SeriesData) -> StatePrior:
         num = _checks.positive_int(self.num_states, "num_states")
         if num > _MOST_STATES:
             raise InvalidValueError(f"`num_states` must be at most {_MOST_STATES}, got {num}.")
@@ -239,10 +239,10 @@ class HMM(Results):
         _checks.positive(self.sticky, "sticky", allow_zero=True)
         _check_enough(len(given.values), num)
         emission = priors.resolve(self.emissions, given, num, self.prior, self.categories, self.start)
-        return Prior(num, float(self.concentration), float(self.sticky), emission)
+        return StatePrior(num, float(self.concentration), float(self.sticky), emission)
 
 
-def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> Spec:
+def _spec(prior: StatePrior, given: SeriesData, stats: tuple[str, ...]) -> Spec:
     """Arrays of one draw; in double precision, because dwell times are differences from 1."""
     num = prior.num_states
     shapes = {"initial": (num,), "transitions": (num, num), **prior.emission.shapes(num)}

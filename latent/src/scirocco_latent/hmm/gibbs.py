@@ -40,7 +40,7 @@ def kernels() -> Any:
     return _kernels
 
 
-class Prior(NamedTuple):
+class StatePrior(NamedTuple):
     """The prior of a hidden Markov model."""
 
     num_states: int
@@ -79,7 +79,7 @@ def stationary(transitions: Array) -> Array:
     return found / found.sum(axis=-1, keepdims=True)
 
 
-class Layout(NamedTuple):
+class PieceLayout(NamedTuple):
     """Pieces of all series, and groups of pieces with about as many observations."""
 
     pieces: Array
@@ -93,7 +93,7 @@ class Layout(NamedTuple):
         return len(self.groups) - 1
 
 
-def layout(bounds: Array, length: int, offset: int, gap: int = 1) -> Layout:
+def layout(bounds: Array, length: int, offset: int, gap: int = 1) -> PieceLayout:
     """Cut series that are longer than `length`; the `gap` observations at each cut are in no piece."""
     begins, ends = bounds[:-1], bounds[1:]
     short = ends - begins <= length
@@ -110,19 +110,19 @@ def layout(bounds: Array, length: int, offset: int, gap: int = 1) -> Layout:
     pieces = pieces[np.argsort(pieces[:, 0], kind="stable")]
     number = pieces[:, 0] // length
     starts = np.flatnonzero(np.concatenate([[True], np.diff(number) > 0]))
-    return Layout(pieces, np.append(starts, len(pieces)).astype(np.int64))
+    return PieceLayout(pieces, np.append(starts, len(pieces)).astype(np.int64))
 
 
 class States:
     """States of all observations, and the sums that follow from them."""
 
-    def __init__(self, prior: Prior, data: Encoded, bounds: Array, num_threads: int | None):
+    def __init__(self, prior: StatePrior, data: Encoded, bounds: Array, num_threads: int | None):
         num, width = prior.num_states, prior.emission.stats_width(data)
         self.prior, self.data, self.bounds, self.num_threads = prior, data, bounds, num_threads
         self.z = np.full(data.num_rows, -1, np.int8)
         self.firsts, self.moves, self.stats = np.zeros(num), np.zeros((num, num)), np.zeros((num, width))
 
-    def step(self, params: Parameters, found: Layout, chosen: Array, seed: tuple[int, int]) -> None:
+    def step(self, params: Parameters, found: PieceLayout, chosen: Array, seed: tuple[int, int]) -> None:
         """Draw the states of some groups of pieces."""
         sums = [np.zeros((len(chosen), *part.shape)) for part in (self.firsts, self.moves, self.stats)]
         data = self.prior.emission.kernel(params.emission, self.data)
@@ -164,12 +164,12 @@ class States:
         return float(logs) + emission.log_density(params.emission, self.data, self.z, self.stats)
 
 
-class GibbsChain(Chain):
+class StateChain(Chain):
     """One chain: a step draws the states of a batch, then the parameters."""
 
     def __init__(
         self,
-        prior: Prior,
+        prior: StatePrior,
         data: Encoded,
         bounds: Array,
         *,
@@ -188,7 +188,7 @@ class GibbsChain(Chain):
         self._whole = (
             self.batches == 1 and int(np.diff(bounds).max()) <= piece
         )  # then all passes are the same
-        self._pass: tuple[int, Layout, list[Array]] | None = None
+        self._pass: tuple[int, PieceLayout, list[Array]] | None = None
         self.params: Parameters | None = None
 
     def begin(self) -> None:
@@ -207,7 +207,7 @@ class GibbsChain(Chain):
         rng = np.random.Generator(np.random.Philox(key=words))
         self.params = self.states.draw(rng, self.params)
 
-    def _layout(self, number: int) -> tuple[Layout, list[Array]]:
+    def _layout(self, number: int) -> tuple[PieceLayout, list[Array]]:
         """Pieces and batches of a pass: they depend on its number alone."""
         rng = np.random.default_rng([self.seed, number * _STREAMS + StatePurpose.ORDER])
         found = layout(self.states.bounds, self.piece, int(rng.integers(self.piece + 1)))
@@ -255,7 +255,7 @@ def num_batches(bounds: Array, batch_size: int, piece: int = PIECE) -> int:
     return int(min(max(1, round(bounds[-1] / batch_size)), fewest))
 
 
-def start(prior: Prior, data: Encoded, bounds: Array, num_starts: int, seed: int) -> Parameters:
+def start(prior: StatePrior, data: Encoded, bounds: Array, num_starts: int, seed: int) -> Parameters:
     """Parameters to start from: the best of several short chains on a part of the observations.
 
     All chains make some sweeps, and the better quarter of them some more.

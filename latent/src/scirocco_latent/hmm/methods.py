@@ -15,8 +15,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core import device
 from scirocco.samplers import schedules
 from scirocco_latent.hmm.emissions import Encoded
-from scirocco_latent.hmm.gibbs import PIECE, GibbsChain, Prior, num_batches
-from scirocco_latent.hmm.series import Given
+from scirocco_latent.hmm.gibbs import PIECE, StateChain, StatePrior, num_batches
+from scirocco_latent.hmm.series import SeriesData
 
 if TYPE_CHECKING:
     from scirocco_latent.hmm.estimator import HMM
@@ -33,7 +33,7 @@ and SGRLD with buffered subsequences (the step size follows from the length of t
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
+class SeriesMethod:
     """Chains of a sampler."""
 
     batches: int
@@ -46,7 +46,7 @@ class Method:
     on_device: bool = False
 
 
-def choose(model: HMM, prior: Prior, data: Encoded, given: Given) -> Method:
+def choose(model: HMM, prior: StatePrior, data: Encoded, given: SeriesData) -> SeriesMethod:
     """The chains for the settings of a model, and what they are in words."""
     _checks.choice(model.sampler, "sampler", SAMPLERS)
     seed = _checks.positive_int(model.seed, "seed", minimum=0)
@@ -73,12 +73,12 @@ def choose(model: HMM, prior: Prior, data: Encoded, given: Given) -> Method:
 
 
 def _exact(
-    prior: Prior, data: Encoded, given: Given, size: int, starts: int, seed: int, threads: int
-) -> Method:
+    prior: StatePrior, data: Encoded, given: SeriesData, size: int, starts: int, seed: int, threads: int
+) -> SeriesMethod:
     batches = num_batches(given.bounds, size)
 
-    def make(number: int) -> GibbsChain:
-        return GibbsChain(
+    def make(number: int) -> StateChain:
+        return StateChain(
             prior,
             data,
             given.bounds,
@@ -96,10 +96,10 @@ def _exact(
         f"{prior.emission.kind} emissions; exact Gibbs sampler: a step draws {some} states{pieces} by forward "
         f"filtering and backward sampling, then all parameters{own}; starts from the best of {starts} short chains"
     )
-    return Method(batches, words, None, make)
+    return SeriesMethod(batches, words, None, make)
 
 
-def _on_device(model: HMM, prior: Prior, data: Encoded) -> bool:
+def _on_device(model: HMM, prior: StatePrior, data: Encoded) -> bool:
     """Whether array programs draw the states."""
     from scirocco_latent.hmm.scan import LEAST_ROWS, MOST_STATES
 
@@ -108,11 +108,11 @@ def _on_device(model: HMM, prior: Prior, data: Encoded) -> bool:
     return device.resolve(model.device, able, 'sampler="gibbs" and built-in emissions', large) != device.HOST
 
 
-def _scanned(prior: Prior, data: Encoded, given: Given, starts: int, seed: int) -> Method:
+def _scanned(prior: StatePrior, data: Encoded, given: SeriesData, starts: int, seed: int) -> SeriesMethod:
     from scirocco_latent.hmm.scan import DeviceStates
 
-    def make(number: int) -> GibbsChain:
-        return GibbsChain(
+    def make(number: int) -> StateChain:
+        return StateChain(
             prior,
             data,
             given.bounds,
@@ -129,12 +129,12 @@ def _scanned(prior: Prior, data: Encoded, given: Given, starts: int, seed: int) 
         f"{prior.emission.kind} emissions; exact Gibbs sampler on {jax.default_backend()}: a step draws all states by "
         f"associative scans, then all parameters; starts from the best of {starts} short chains"
     )
-    return Method(1, words, None, make, on_device=True)
+    return SeriesMethod(1, words, None, make, on_device=True)
 
 
 def _stochastic(
-    model: HMM, prior: Prior, data: Encoded, given: Given, size: int | None, threads: int
-) -> Method:
+    model: HMM, prior: StatePrior, data: Encoded, given: SeriesData, size: int | None, threads: int
+) -> SeriesMethod:
     from scirocco_latent.hmm import buffered
 
     settings = buffered.settings(
@@ -153,4 +153,4 @@ def _stochastic(
         return buffered.BufferedChain(prior, data, given.bounds, settings, model.seed, number, threads)
 
     words = f"{prior.emission.kind} emissions; {settings.words}"
-    return Method(settings.batches, words, (settings.buffer, settings.error), make)
+    return SeriesMethod(settings.batches, words, (settings.buffer, settings.error), make)

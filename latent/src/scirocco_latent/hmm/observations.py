@@ -8,7 +8,7 @@ import numpy as np
 
 from scirocco.data.values import missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco_latent.hmm.series import Array, Given
+from scirocco_latent.hmm.series import Array, SeriesData
 
 _MOST_COUNT = 2**53
 
@@ -41,7 +41,7 @@ def labels(values: Array) -> tuple[Array, Array]:
     return values, np.zeros(len(values), bool)
 
 
-def real(given: Given, width: int | None) -> Array:
+def real(given: SeriesData, width: int | None) -> Array:
     """Numbers (N, d); a row is complete or missing."""
     values = given.values
     if values.dtype.kind in "US" or values.dtype.kind == "O":
@@ -89,7 +89,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"1 observation {one}" if number == 1 else f"{number:,} observations {many}"
 
 
-def _where(given: Given, place: int) -> str:
+def _where(given: SeriesData, place: int) -> str:
     if given.rows is not None:
         return f"row {given.rows[place]}"
     number = int(np.searchsorted(given.bounds, place, side="right")) - 1

@@ -30,7 +30,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco_latent.hmm.emissions import DENSE, Encoded, Params, distant, rows_of, stretches
 from scirocco_latent.hmm.observations import real
-from scirocco_latent.hmm.series import Array, Given
+from scirocco_latent.hmm.series import Array, SeriesData
 
 _RESERVED = ("initial", "transitions", "last")
 _KEPT = (0.0, 0.0, 0.5, 0.9)
@@ -92,7 +92,7 @@ class Own:
         """Numbers per state that the kernels sum: none."""
         return 0
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check real numbers."""
         return rows_of(real(given, self.width))
 
@@ -143,9 +143,9 @@ class Own:
         known = seen & (z >= 0)
         return x, np.where(known, z, 0).astype(np.int32), known.astype(np.float32)
 
-    def _local(self, u: Array, x: Array, place: Array, weights: Array) -> _Local:
+    def _local(self, u: Array, x: Array, place: Array, weights: Array) -> _LocalNormal:
         found = _derivatives(self, np.float32(u), x, place, weights)
-        return _Local.of(*(np.asarray(part, np.float64) for part in found))
+        return _LocalNormal.of(*(np.asarray(part, np.float64) for part in found))
 
     def curvature(self, params: Params, data: Encoded, shares: Array) -> Array:
         """|H|, (K, D, D), if an observation is in each state with a weight, `shares` (N, K)."""
@@ -161,13 +161,16 @@ class Own:
         step: float,
     ) -> Params:
         """A Langevin step preconditioned by a fixed curvature, over a time that is `step` in its own units."""
-        u, fixed = np.asarray(params["position"], np.float64), _Local.of(0 * params["position"], curvature)
+        u, fixed = (
+            np.asarray(params["position"], np.float64),
+            _LocalNormal.of(0 * params["position"], curvature),
+        )
         here, kept = self._shared(u, data, shares), float(np.exp(-step))
         return {
             "position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))
         }
 
-    def _shared(self, u: Array, data: Encoded, shares: Array) -> _Local:
+    def _shared(self, u: Array, data: Encoded, shares: Array) -> _LocalNormal:
         """Derivatives with weights; padded to few different lengths, because each is compiled."""
         x, seen = self._rows(data)
         count, num = shares.shape
@@ -213,7 +216,7 @@ class Own:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Local:
+class _LocalNormal:
     """A normal approximation around the parameters of every state."""
 
     gradient: Array
@@ -222,7 +225,7 @@ class _Local:
     """Absolute eigenvalues of H."""
 
     @classmethod
-    def of(cls, gradient: Array, curvature: Array, products: Array | float = 0.0) -> _Local:
+    def of(cls, gradient: Array, curvature: Array, products: Array | float = 0.0) -> _LocalNormal:
         """From derivatives; where they are not finite, a unit step with no direction."""
         good = np.isfinite(np.asarray(gradient.sum(axis=1) + (curvature + products).sum(axis=(1, 2))))
         gradient = np.where(good[:, None], gradient, 0.0)
@@ -240,7 +243,7 @@ class _Local:
         turned = np.einsum("kdi,kd->ki", self.vectors, self.gradient)
         return np.einsum("kdi,ki->kd", self.vectors, turned / self.values)
 
-    def toward(self, gradient: Array) -> _Local:
+    def toward(self, gradient: Array) -> _LocalNormal:
         """The same curvature with another gradient."""
         return dataclasses.replace(self, gradient=gradient)
 
@@ -262,7 +265,7 @@ class _Local:
         return found
 
 
-def resolve(model: Any, start: Mapping[str, Any] | None, given: Given) -> Own:
+def resolve(model: Any, start: Mapping[str, Any] | None, given: SeriesData) -> Own:
     """The emissions of a user's model; checks of everything that would fail in the run."""
     if not isinstance(model, Model):
         raise InvalidTypeError(

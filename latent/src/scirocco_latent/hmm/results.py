@@ -17,7 +17,7 @@ from scirocco.run.result import Run
 from scirocco_latent.hmm import emissions
 from scirocco_latent.hmm.emissions import Emission, Encoded
 from scirocco_latent.hmm.gibbs import Parameters, kernels, log_likelihoods, stationary
-from scirocco_latent.hmm.series import Array, Given, SeriesLike, read
+from scirocco_latent.hmm.series import Array, SeriesData, SeriesLike, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ _OF_STATES = {"initial": (0,), "transitions": (0, 1)}
 """Axes of a draw that are states; of other parameters the first."""
 
 
-class Results(FittedModel):
+class StateResults(FittedModel):
     """Results computed from the draws, with the states of all draws and chains in one order."""
 
     run_: Run
@@ -186,7 +186,7 @@ class Results(FittedModel):
         given, data = self._read(series, by)
         return view.plot(given, self._shares(given, data), self.observed_)
 
-    def _shares(self, given: Given, data: Encoded) -> Array:
+    def _shares(self, given: SeriesData, data: Encoded) -> Array:
         begins, ends = given.bounds[:-1], given.bounds[1:]
         windows = np.stack([begins, ends, begins, ends, np.zeros_like(begins)], axis=1).astype(np.int64)
         nothing = np.empty((0, 0)), np.empty((0, 0, 0)), np.empty((0, 0, 0))
@@ -313,7 +313,7 @@ class Results(FittedModel):
     def _num_states(self) -> int:
         return int(self.draws_["initial"].shape[-1])
 
-    def _read(self, series: SeriesLike, by: Any) -> tuple[Given, Encoded]:
+    def _read(self, series: SeriesLike, by: Any) -> tuple[SeriesData, Encoded]:
         self._check_fitted()
         given = read(series, by)
         return given, self._emission.encode(given)

@@ -22,7 +22,7 @@ SeriesLike = ArrayLike | Frame | list[Any] | tuple[Any, ...] | str | os.PathLike
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)?$")
 
 
-class Given(NamedTuple):
+class SeriesData(NamedTuple):
     """All observations, one series after the other."""
 
     values: Array
@@ -49,7 +49,7 @@ class Given(NamedTuple):
         return np.split(found, self.bounds[1:-1]) if self.is_list else found
 
 
-def read(series: SeriesLike, by: Any = None) -> Given:
+def read(series: SeriesLike, by: Any = None) -> SeriesData:
     """Read one or more series.
 
     `by`: the name of the column with the id of the series of each row, or one id per row. The rows of a series are in
@@ -70,7 +70,7 @@ def read(series: SeriesLike, by: Any = None) -> Given:
     if isinstance(series, (list, tuple)) and any(_is_series(part) for part in series):
         return _several(list(series))
     values = _one(series, "the series")
-    return Given(values, np.array([0, len(values)]), None, False, None)
+    return SeriesData(values, np.array([0, len(values)]), None, False, None)
 
 
 def _is_series(part: object) -> bool:
@@ -79,7 +79,7 @@ def _is_series(part: object) -> bool:
     )
 
 
-def _several(parts: list[Any]) -> Given:
+def _several(parts: list[Any]) -> SeriesData:
     arrays = [_one(part, f"series {number}") for number, part in enumerate(parts)]
     widths = {array.shape[1:] for array in arrays}
     if len(widths) > 1:
@@ -90,7 +90,7 @@ def _several(parts: list[Any]) -> Given:
     if len(kinds) > 1:
         raise InvalidTypeError("some series contain numbers and others labels: pass one type.")
     bounds = np.cumsum([0, *(len(array) for array in arrays)])
-    return Given(np.concatenate(arrays), bounds, None, True, None)
+    return SeriesData(np.concatenate(arrays), bounds, None, True, None)
 
 
 def _one(values: Any, name: str) -> Array:
@@ -115,7 +115,7 @@ def _one(values: Any, name: str) -> Array:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _table(table: Mapping[Any, Any], by: Any) -> Given:
+def _table(table: Mapping[Any, Any], by: Any) -> SeriesData:
     names, length = list(table), len(next(iter(table.values()), ()))
     ids = None
     if isinstance(by, str) and by not in names:
@@ -138,7 +138,7 @@ def _table(table: Mapping[Any, Any], by: Any) -> Given:
     values = _one(columns[0] if len(columns) == 1 else np.stack(columns, axis=1), "the table")
     told = tuple(str(name) for name in names)
     if ids is None:
-        return Given(values, np.array([0, len(values)]), None, False, told)
+        return SeriesData(values, np.array([0, len(values)]), None, False, told)
     return _grouped(values, ids, told)
 
 
@@ -201,7 +201,7 @@ def _ids(by: Any, length: int) -> Array:
     return ids
 
 
-def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> Given:
+def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> SeriesData:
     """Series in the order of their first rows."""
     _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -209,7 +209,7 @@ def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> Given:
     number = rank[inverse.reshape(-1)]
     rows = np.argsort(number, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(first)))])
-    return Given(values[rows], bounds, rows, False, names)
+    return SeriesData(values[rows], bounds, rows, False, names)
 
 
 def _some(things: list[Any]) -> str:

@@ -12,7 +12,7 @@ from scirocco.errors import InvalidValueError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Some documents, token by token; tokens of one word are neighbours within a document.
 
     Attributes
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 def from_counts(
     indptr: ArrayLike, words: ArrayLike, counts: ArrayLike, documents: ArrayLike | None = None
-) -> Batch:
+) -> TokenBatch:
     """A batch from the rows of a sparse matrix of counts.
 
     Document d has the words `words[indptr[d]:indptr[d + 1]]`, with the counts at the same positions of `counts`. Takes
@@ -82,7 +82,7 @@ def from_counts(
             f"`documents` must contain one number >= 0 for each of the {starts.size - 1} documents, "
             f"got shape {names.shape}{f' and {names.min()}' if names.size else ''}."
         )
-    return Batch(ends[starts], np.repeat(rows, repeats), distinct, names)
+    return TokenBatch(ends[starts], np.repeat(rows, repeats), distinct, names)
 
 
 def distinct_words(words: Array, counts: Array) -> Array:

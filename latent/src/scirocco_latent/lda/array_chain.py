@@ -11,10 +11,10 @@ import numpy as np
 
 from scirocco.models._core.chain import TopicPurpose
 from scirocco_latent.lda import arrays
-from scirocco_latent.lda.blocks import BlockPasses, Blocks
+from scirocco_latent.lda.blocks import BlockPasses, DocumentBlocks
 from scirocco_latent.lda.guiding import NOTHING, Guide
 from scirocco_latent.lda.hyper import alpha_given, beta_given, tables_given
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, normalise
 
 SeedWords = Callable[[int], tuple[int, int]]
@@ -29,7 +29,7 @@ class ArrayChain:
     seed words, whose prior counts are in the counts, and labels, with the topics of each document.
     """
 
-    def __init__(self, blocks: Blocks, settings: Settings, guide: Guide | None = None):
+    def __init__(self, blocks: DocumentBlocks, settings: TopicSettings, guide: Guide | None = None):
         self.blocks, self.settings, self.guide = blocks, settings, guide
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         self.active = settings.num_topics + settings.spare_topics

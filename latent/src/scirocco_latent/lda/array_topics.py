@@ -16,7 +16,7 @@ from scirocco.types import Array
 from scirocco_latent.lda import arrays
 from scirocco_latent.lda.blocks import packed
 from scirocco_latent.lda.document_batches import Delivery
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, ReferringTopics, Topics
 
 
@@ -32,7 +32,7 @@ class DeviceBatch(NamedTuple):
 class OnDevice:
     """The local step of all documents of a batch, see `stochastic_chain.Here`; sizes are rounded: few are compiled."""
 
-    def __init__(self, num_words: int, settings: Settings):
+    def __init__(self, num_words: int, settings: TopicSettings):
         self.num_words, self.settings = num_words, settings
         self._alpha = np.zeros(arrays.width_for(settings.num_topics), np.float32)
         self._alpha[: settings.num_topics] = settings.alpha

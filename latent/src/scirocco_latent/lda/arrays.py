@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco._random import threefry
-from scirocco.diffusions._rounds import uniforms
-from scirocco.diffusions.variates import gamma_attempts
+from scirocco.diffusions.variates import gamma_attempts, uniforms
 from scirocco.types import Array
 
 _LANES = 16

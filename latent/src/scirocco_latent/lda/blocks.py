@@ -19,7 +19,7 @@ _ROUND = 1024
 _SHARE = 0.5
 
 
-class Blocks:
+class DocumentBlocks:
     """The documents in random order, cut into blocks of about equal numbers of tokens.
 
     Parameters
@@ -94,7 +94,7 @@ def _rounded(number: int) -> int:
 class BlockPasses:
     """Which blocks are next: those of a stage of the growth, then all; the state of a chain's supply of documents."""
 
-    def __init__(self, blocks: Blocks, growth: Growth):
+    def __init__(self, blocks: DocumentBlocks, growth: Growth):
         self.blocks, self.growth = blocks, growth
         self.total = blocks.corpus.num_documents
         self.epoch = self.visits = 0

@@ -15,9 +15,9 @@ from scirocco_latent.lda import hyper, local
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.document_batches import CorpusBatches, Delivery
 from scirocco_latent.lda.guiding import Guide
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, normalise
-from scirocco_latent.lda.word_groups import LANES, Block, Layout, WordGroups, num_groups
+from scirocco_latent.lda.word_groups import LANES, Block, GroupLayout, WordGroups, num_groups
 
 SeedWords = Callable[[int], tuple[int, int]]
 _UNSEEN = -1
@@ -45,7 +45,7 @@ class CollapsedChain:
     Then z of the batch is drawn given ω, document by document, in several threads.
     """
 
-    def __init__(self, corpus: Corpus, settings: Settings, guide: Guide | None = None):
+    def __init__(self, corpus: Corpus, settings: TopicSettings, guide: Guide | None = None):
         self.settings, self.threads, self.guide = settings, settings.num_threads, guide
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         lengths, self._frequencies = count_tokens(corpus)
@@ -56,7 +56,7 @@ class CollapsedChain:
         """The topic of each token of the corpus, document by document."""
         self._padded: np.ndarray
         self._groups: WordGroups | None
-        self._layout: Layout | None = None
+        self._layout: GroupLayout | None = None
         self._inside = np.empty((0, 0), np.int32)  # n_dk of a batch
         self._set_table(np.zeros((corpus.vocabulary_size, width), np.int32))
         if guide is not None:
@@ -168,7 +168,7 @@ class CollapsedChain:
         groups.sweep(work, layout, groups.masses(_generator(words, 3), self.beta), self.threads)
         self._totals = groups.totals.sum(axis=0)
 
-    def _arranged(self, delivery: Delivery) -> tuple[WordGroups, Layout]:
+    def _arranged(self, delivery: Delivery) -> tuple[WordGroups, GroupLayout]:
         """The groups of words, and the documents of a batch by groups; kept if these are all documents."""
         documents, begins = delivery.documents, self.begins
         num_tokens = int((begins[documents + 1] - begins[documents]).sum())

@@ -18,7 +18,7 @@ from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.document_batches import Growth
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, normalised
 
 _PIECE = 4096
@@ -91,7 +91,7 @@ def with_more_words(omega: np.ndarray, num_words: int) -> np.ndarray:
 # -- chains that start where others ended
 
 
-class Start(NamedTuple):
+class TopicStart(NamedTuple):
     """Where new chains start."""
 
     states: Sequence[Arrays]
@@ -161,11 +161,11 @@ def _with_topics(chain: Any, corpus: Corpus, omega: np.ndarray, alpha: np.ndarra
 
 def _swept(
     seed: tuple[int, int],
-    batch: local.Batch,
+    batch: local.TokenBatch,
     weights: np.ndarray,
     alpha: np.ndarray,
     z: np.ndarray,
-    settings: Settings,
+    settings: TopicSettings,
 ) -> np.ndarray:
     """Draw the topics z of a batch given ω; their counts (words, topics)."""
     found = local.gibbs(
@@ -185,11 +185,11 @@ def start(
     run: Run,
     states: Sequence[Arrays],
     corpus: Any,
-    settings: Settings,
+    settings: TopicSettings,
     num_chains: int,
     seed: int,
     guide: Guide | None = None,
-) -> Start:
+) -> TopicStart:
     """Where `num_chains` chains on `corpus` start after a run whose chains ended in `states`."""
     draws, stats = run.draws["topics"], run.stats
     was, num_topics = run.configuration, draws.shape[2]
@@ -225,7 +225,7 @@ def start(
         for chain, draw in chosen
     ]
     growth = tuple((int(size), int(passes)) for size, passes in was.get("growth", ())) if exact else ()
-    return Start(
+    return TopicStart(
         [states[chain] for chain, _ in chosen],
         [np.asarray(draws[chain, draws.shape[1] + draw]) for chain, draw in chosen],
         hyper,
@@ -235,7 +235,7 @@ def start(
     )
 
 
-def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: Settings, num_words: int) -> bool:
+def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: TopicSettings, num_words: int) -> bool:
     now = settings.as_json()
     same = all(was.get(name) == now[name] for name in ("sampler", "memory", "device"))
     return same and "steps" in states[0] and was.get("num_words") == num_words
@@ -252,7 +252,7 @@ class Particle(NamedTuple):
 
 
 def take_in(
-    run: Run, states: Sequence[Arrays], corpus: Corpus, settings: Settings, seed: int
+    run: Run, states: Sequence[Arrays], corpus: Corpus, settings: TopicSettings, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """All draws (chain, draw, topic, word), each updated with the documents of `corpus`, and their topics' sizes."""
     draws, stats = run.draws["topics"], run.stats
@@ -274,7 +274,7 @@ def updated(
     corpus: Corpus,
     alpha: np.ndarray,
     beta: float,
-    settings: Settings,
+    settings: TopicSettings,
     seed: Sequence[int],
 ) -> Particle:
     r"""A draw that has taken in the documents of `corpus`, whose first words are those of ω.

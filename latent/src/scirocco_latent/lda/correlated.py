@@ -27,7 +27,7 @@ from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.gaussian import GaussianChain, GaussianTopics, kernels
 from scirocco_latent.lda.readers import Vocabulary
 from scirocco_latent.lda.results import all_rows
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.tokeniser import Tokeniser
 from scirocco_latent.lda.topics import Arrays
 
@@ -81,7 +81,7 @@ class MemberChain(GaussianChain):
 
     STATE = ("mean", "precision", "omega")
 
-    def __init__(self, corpus: Corpus, settings: Settings, seed: int, number: int):
+    def __init__(self, corpus: Corpus, settings: TopicSettings, seed: int, number: int):
         super().__init__(corpus, settings, seed, number)
         self.members = Members(all_rows(corpus), settings.num_topics, settings.num_threads)
         size = settings.num_topics

@@ -88,7 +88,7 @@ class Pair(NamedTuple):
     distance: float
 
 
-class Comparison(NamedTuple):
+class TopicComparison(NamedTuple):
     """Comparison of the topics of two models.
 
     Attributes
@@ -107,7 +107,7 @@ class Comparison(NamedTuple):
     num_words: int
 
 
-def compare(first: LDA, second: LDA, limit: float = 0.5) -> Comparison:
+def compare(first: LDA, second: LDA, limit: float = 0.5) -> TopicComparison:
     """Match the topics of two models to minimise the sum of their Hellinger distances (Hungarian algorithm).
 
     Parameters
@@ -133,7 +133,7 @@ def compare(first: LDA, second: LDA, limit: float = 0.5) -> Comparison:
     rows, columns = optimize.linear_sum_assignment(distances)
     pairs = [Pair(int(i), int(j), float(distances[i, j])) for i, j in zip(rows, columns, strict=True)]
     near = sorted((pair for pair in pairs if pair.distance <= limit), key=lambda pair: pair.distance)
-    return Comparison(
+    return TopicComparison(
         near,
         sorted(set(range(len(a))) - {pair.first for pair in near}),
         sorted(set(range(len(b))) - {pair.second for pair in near}),
@@ -230,7 +230,7 @@ def shares_by(
     return GroupShares(names, sizes, np.mean(drawn, axis=0), *central(np.stack(drawn), interval))
 
 
-class Choice(NamedTuple):
+class TopicChoice(NamedTuple):
     """Held-out scores of several numbers of topics."""
 
     num_topics: tuple[int, ...]
@@ -262,7 +262,7 @@ def choose_topics(
     tokeniser: Any = None,
     seed: int = 0,
     **options: Any,
-) -> Choice:
+) -> TopicChoice:
     """Compare numbers of topics by the probability of hidden words in held-out documents.
 
     The same documents are held out for all; a tenth of their words is hidden and predicted from the others, averaged
@@ -305,7 +305,7 @@ def choose_topics(
     top = int(np.argmax(logs))
     errors = np.array([_error(each - found[top], counts) for each in found])
     near = logs >= logs[top] - errors
-    return Choice(
+    return TopicChoice(
         numbers, np.exp(-logs), logs, errors, min(k for k, ok in zip(numbers, near, strict=True) if ok)
     )
 

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.models._core.chain import HostChains
-from scirocco.models._core.conventions import StepSize
 from scirocco.models._core.device import HOST
-from scirocco.models._core.length import Asked
+from scirocco.models._core.length import AskedDraws
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions
 from scirocco.models._core.view import View
 from scirocco.run.progress import as_callbacks
@@ -27,7 +27,7 @@ from scirocco_latent.lda.guiding import Labels, SeedWords
 from scirocco_latent.lda.incremental import Incremental
 from scirocco_latent.lda.model import usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import PRESETS, Settings, Size, resolve
+from scirocco_latent.lda.settings import PRESETS, Size, TopicSettings, resolve
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import column_of
 from scirocco_latent.lda.tokeniser import Tokeniser
@@ -278,7 +278,7 @@ class LDA(Incremental):
         vars(self).pop("_online", None)
         return self
 
-    def _sampled(self, task: Task, options: FitOptions, asked: Asked) -> None:
+    def _sampled(self, task: Task, options: FitOptions, asked: AskedDraws) -> None:
         """Run the chains of a task, of which the first part of a known length is growth; keep where they end."""
         made: list[TopicChain] = []
         chains = program(task, made)
@@ -307,7 +307,7 @@ class LDA(Incremental):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _settings(self, size: Size, **changes: Any) -> Settings:
+    def _settings(self, size: Size, **changes: Any) -> TopicSettings:
         return resolve(self.get_params() | changes, size)
 
 

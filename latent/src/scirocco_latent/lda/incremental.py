@@ -10,7 +10,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.models._core.chain import HostChains, Spec, states_of
-from scirocco.run import snapshot
+from scirocco.run import encoding
 from scirocco.run.progress import Callback, Report
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
@@ -21,8 +21,8 @@ from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.model import usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.results import Results, all_rows, fold_in
-from scirocco_latent.lda.settings import EXTENSIBLE, Settings, Size
+from scirocco_latent.lda.results import TopicResults, all_rows, fold_in
+from scirocco_latent.lda.settings import EXTENSIBLE, Size, TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import is_text, open_corpus
 from scirocco_latent.lda.tokeniser import Tokeniser
@@ -32,7 +32,7 @@ _MANY = 1 << 40
 """Documents of a corpus of which only parts are seen: no batch is limited by it."""
 
 
-class Incremental(Results):
+class Incremental(TopicResults):
     """A topic model that takes in more documents, and from which other models continue."""
 
     sampler: str
@@ -42,7 +42,7 @@ class Incremental(Results):
     if TYPE_CHECKING:
         num_topics: int
 
-        def _settings(self, size: Size, **changes: Any) -> Settings: ...
+        def _settings(self, size: Size, **changes: Any) -> TopicSettings: ...
 
     def partial_fit(
         self,
@@ -172,7 +172,7 @@ class Incremental(Results):
     def _written_arrays(self) -> Mapping[str, np.ndarray]:
         if self._arrays or self.run_.path is None:
             return self._arrays
-        return snapshot.of_chains(open_stored(self.run_.path).read_state())
+        return encoding.chains_in(open_stored(self.run_.path).read_state())
 
     def _take_in(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Self:
         """Update each draw with the documents (`continuing.updated`)."""
@@ -215,11 +215,11 @@ class Incremental(Results):
     def _start(
         self,
         corpus: Corpus | DocumentStream,
-        settings: Settings,
+        settings: TopicSettings,
         num_chains: int,
         seed: int,
         guide: Guide | None,
-    ) -> continuing.Start:
+    ) -> continuing.TopicStart:
         """Where chains that continue from this model start."""
         self._check_fitted()
         return continuing.start(self.run_, self._states(), corpus, settings, num_chains, seed, guide)
@@ -228,7 +228,7 @@ class Incremental(Results):
         self,
         validation: Documents,
         corpus: Corpus | DocumentStream,
-        settings: Settings,
+        settings: TopicSettings,
         tokeniser: Tokeniser | None,
     ) -> Callback:
         """A callback that computes the perplexity of documents while the chains run."""

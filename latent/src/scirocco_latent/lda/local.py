@@ -18,9 +18,9 @@ from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._arguments import Array
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco_latent.lda._tokens import Batch, distinct_words, from_counts
+from scirocco_latent.lda._tokens import TokenBatch, distinct_words, from_counts
 
-__all__ = ["Batch", "Local", "cvb0", "distinct_words", "from_counts", "gibbs"]
+__all__ = ["LocalCounts", "TokenBatch", "cvb0", "distinct_words", "from_counts", "gibbs"]
 
 _GIBBS = 11  # the same seed gives unrelated numbers to different functions
 _FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured with benchmarks/lda_local.py
@@ -29,7 +29,7 @@ CVB0_UNIT = 2.0**-32  # of integer sums
 _UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}
 
 
-class Local(NamedTuple):
+class LocalCounts(NamedTuple):
     """Result of a local step.
 
     Attributes
@@ -47,7 +47,7 @@ class Local(NamedTuple):
 
 def gibbs(
     seed: int | tuple[int, int],
-    batch: Batch,
+    batch: TokenBatch,
     weights: ArrayLike,
     alpha: ArrayLike,
     *,
@@ -59,7 +59,7 @@ def gibbs(
     num_threads: int | None = None,
     kernel: str = "auto",
     whole: bool = False,
-) -> Local:
+) -> LocalCounts:
     """Collapsed Gibbs sweeps over the topics of a batch's tokens, with the topics' words fixed.
 
     The topic of a token of word w in document d is drawn from
@@ -142,7 +142,7 @@ def gibbs(
     _share(work, batch, sweeps, num_threads)
     factor = 1.0 / (kept * (kernels.UNIT if rao_blackwell else 1.0))
     counts = slabs.total()[0] if whole else _means(kernels, slabs, (table, concentration, sums), factor)
-    return Local(counts, (mixes / kept).astype(np.float32) if keep_documents else None)
+    return LocalCounts(counts, (mixes / kept).astype(np.float32) if keep_documents else None)
 
 
 def check_sweeps(sweeps: int, burn_in: int) -> None:
@@ -154,7 +154,7 @@ def check_sweeps(sweeps: int, burn_in: int) -> None:
 
 
 def cvb0(
-    batch: Batch,
+    batch: TokenBatch,
     weights: ArrayLike,
     alpha: ArrayLike,
     *,
@@ -162,7 +162,7 @@ def cvb0(
     keep_documents: bool = False,
     num_threads: int | None = None,
     whole: bool = False,
-) -> Local:
+) -> LocalCounts:
     """Expected counts by CVB0, the zeroth-order collapsed variational method, with the topics' words fixed.
 
     Iterates γ_ik ∝ (α_k + Σ_{j≠i} γ_jk) ω_kw over the tokens i of a document (tokens of one word share their γ), from
@@ -210,7 +210,7 @@ def cvb0(
     _share(work, batch, iterations, num_threads)
     topics = (table, concentration, table[:0])
     counts = slabs.total()[0] if whole else _means(kernels, slabs, topics, CVB0_UNIT)
-    return Local(counts, mixes if keep_documents else None)
+    return LocalCounts(counts, mixes if keep_documents else None)
 
 
 class _Slabs:
@@ -254,7 +254,9 @@ def _sparse_kernels() -> ModuleType:
     return _sparse
 
 
-def _topics(kernels: ModuleType, batch: Batch, weights: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
+def _topics(
+    kernels: ModuleType, batch: TokenBatch, weights: ArrayLike, alpha: ArrayLike
+) -> tuple[Array, Array]:
     """ω in the format of the kernels, checked and without rows of zeros, and α for each topic."""
     table = np.require(weights, np.float32, ["C", "W"])
     if table.ndim != 2 or table.shape[0] != batch.distinct.size or not table.shape[1]:
@@ -284,7 +286,7 @@ def _cumulative(table: Array, alpha: Array, num_threads: int | None) -> Array:
     return sums
 
 
-def _state(z: np.ndarray | None, batch: Batch, num_topics: int) -> Array:
+def _state(z: np.ndarray | None, batch: TokenBatch, num_topics: int) -> Array:
     """The array of topics that the kernels read and write: `z` itself, or a new one."""
     if z is None:
         return np.full(batch.num_tokens, -1, np.int32)
@@ -305,7 +307,7 @@ def _state(z: np.ndarray | None, batch: Batch, num_topics: int) -> Array:
     return z
 
 
-def _share(work: Callable[[int, int], None], batch: Batch, rounds: int, num_threads: int | None) -> None:
+def _share(work: Callable[[int, int], None], batch: TokenBatch, rounds: int, num_threads: int | None) -> None:
     few = num_threads is None and batch.num_tokens * rounds < _FEW_DRAWS
     if batch.num_documents:
         run_blocks(work, batch.num_documents, 1 if few else num_threads)

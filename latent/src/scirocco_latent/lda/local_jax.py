@@ -10,13 +10,13 @@ import numpy as np
 
 from scirocco.diffusions import gamma
 from scirocco.types import Array, ArrayLike, Key
-from scirocco_latent.lda._tokens import Batch
-from scirocco_latent.lda.local import Local, check_sweeps
+from scirocco_latent.lda._tokens import TokenBatch
+from scirocco_latent.lda.local import LocalCounts, check_sweeps
 
 _BLOCK = 16
 
 
-def padded(batch: Batch, multiple: int = 32) -> tuple[np.ndarray, np.ndarray]:
+def padded(batch: TokenBatch, multiple: int = 32) -> tuple[np.ndarray, np.ndarray]:
     """Tokens as a matrix with one row per document: positions in `batch.distinct`, and 1 for a token, 0 for padding.
 
     The length of the rows is rounded up to a multiple of `multiple`, so that few different shapes are compiled.
@@ -44,7 +44,7 @@ def gibbs_parallel(
     alpha: ArrayLike,
     sweeps: int,
     burn_in: int,
-) -> Local:
+) -> LocalCounts:
     r"""Gibbs sweeps that alternate between the mixtures of the documents and the topics of all their tokens.
 
     A sweep draws η_d | z ~ Dirichlet(α + n_d), then z_i | η_d with P(z = k) ∝ η_dk ω_kw for all tokens at once. The
@@ -89,7 +89,7 @@ def gibbs_parallel(
     counts, documents = _gibbs_parallel(
         key, jnp.asarray(index), jnp.asarray(count), jnp.asarray(weights), alpha, sweeps, burn_in, single
     )
-    return Local(counts, documents)
+    return LocalCounts(counts, documents)
 
 
 @partial(jax.jit, static_argnames=("sweeps", "burn_in", "single"))

@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
-from scirocco.run.plotting import COLOURS, drawn_figure
+from scirocco.run.exporting import COLOURS, drawn_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

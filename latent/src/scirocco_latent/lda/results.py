@@ -22,7 +22,7 @@ from scirocco_latent.lda.coherence import to_pyldavis
 from scirocco_latent.lda.collapsed_chain import document_lengths
 from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.model import TopicModel
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.texts import as_numbers, column_of, open_corpus
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TopWords(NamedTuple):
     """(chain, draw, topics, n), with the topics of the chains matched."""
 
 
-class Results(TopicModel):
+class TopicResults(TopicModel):
     """Results computed from the draws (chain, draw, topic, word), in memory or on disk."""
 
     seed: int
@@ -56,11 +56,11 @@ class Results(TopicModel):
     beta_: float
     shares_: np.ndarray | None
     """Posterior mean of the shares of the topics in the tokens."""
-    _fitted: Settings
+    _fitted: TopicSettings
 
     def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)
-        self._fitted = Settings.from_json(run.configuration, self.num_threads)
+        self._fitted = TopicSettings.from_json(run.configuration, self.num_threads)
         self.topic_names_ = tuple(told["topic_names"])
         self.alpha_, self.beta_ = self._fitted.alpha, self._fitted.beta
         self.shares_ = None  # of topics that another model made
@@ -149,7 +149,7 @@ class Results(TopicModel):
         order = self._top(num)
         return _coherence(order, self._read(X), measure)
 
-    def topic_distance(self, other: Results | None = None, measure: str = "hellinger") -> np.ndarray:
+    def topic_distance(self, other: TopicResults | None = None, measure: str = "hellinger") -> np.ndarray:
         """Distances between the topics of this model, or to those of another."""
         self._check_fitted()
         return topic_distance(

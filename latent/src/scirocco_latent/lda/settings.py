@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class TopicSettings:
     """Settings that define a chain, except the data and the seed."""
 
     num_topics: int
@@ -138,7 +138,7 @@ def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
     return np.full(num_topics, float(array)) if array.ndim == 0 else array.copy()
 
 
-def resolve(given: dict[str, Any], size: Size) -> Settings:
+def resolve(given: dict[str, Any], size: Size) -> TopicSettings:
     """Check the arguments of `LDA` and fill in the defaults for a corpus of this size."""
     num_topics = _checks.positive_int(given["num_topics"], "num_topics", minimum=2)
     words = f"num_topics={num_topics} topics of {size.vocabulary_size:,} words"
@@ -162,7 +162,7 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
     grows = with_memory and starts == 1
     stages = _growth(given["growth"], size, num_topics, by_arrays) if grows else ()
     batch_size = min(_batch_size(given, size, with_memory), size.num_documents)
-    return Settings(
+    return TopicSettings(
         num_topics,
         check_alpha(given["alpha"], num_topics),
         float(given["beta"]),

@@ -28,7 +28,7 @@ from scirocco.errors import InvalidValueError
 from scirocco_latent.lda import local, stochastic_chain
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.document_batches import Delivery
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
 
 
@@ -62,9 +62,9 @@ def counting_on(
     client: object,
     num_shards: int | None,
     corpus: Corpus | DocumentStream,
-    settings: Settings,
+    settings: TopicSettings,
     store: str | os.PathLike[str] | None,
-) -> Iterator[Shards | None]:
+) -> Iterator[CountShards | None]:
     """Local steps on the workers of `client`; None without one. A corpus in memory is written once."""
     if client is None:
         refuse_shards_alone(num_shards)
@@ -76,7 +76,7 @@ def counting_on(
         source = corpus.source
         if source.path is None:
             source = _written(corpus, stack.enter_context(folder_for(store)))
-        yield Shards(workers, source, settings)
+        yield CountShards(workers, source, settings)
 
 
 def _written(corpus: Corpus, folder: Path) -> CorpusSource:
@@ -88,7 +88,7 @@ def _written(corpus: Corpus, folder: Path) -> CorpusSource:
     return write_corpus(folder / "corpus", matrix, shuffle=False)
 
 
-class Asked(NamedTuple):
+class AskedBatch(NamedTuple):
     """A batch whose documents are read by workers."""
 
     documents: np.ndarray
@@ -96,12 +96,12 @@ class Asked(NamedTuple):
     """The words of the batch, ascending."""
 
 
-class Common(NamedTuple):
+class CountInputs(NamedTuple):
     """Input common to all tasks of a step."""
 
     path: str
     fingerprint: str
-    settings: Settings
+    settings: TopicSettings
     seed: tuple[int, int]
     distinct: np.ndarray
     weights: np.ndarray
@@ -112,7 +112,7 @@ class Found(NamedTuple):
     """The sums of a shard: a bit mask of nonzero entries (words × topics), and their values."""
 
     words: np.ndarray
-    """Positions in `Common.distinct`."""
+    """Positions in `CountInputs.distinct`."""
     bits: np.ndarray
     values: np.ndarray
 
@@ -131,28 +131,28 @@ class Found(NamedTuple):
         return out
 
 
-class Shards:
+class CountShards:
     """Local steps by shard on workers, with the interface of `stochastic_chain.Here`."""
 
-    def __init__(self, workers: Workers, source: CorpusSource, settings: Settings):
+    def __init__(self, workers: Workers, source: CorpusSource, settings: TopicSettings):
         self.workers, self.source = workers, source
         self.settings = dataclasses.replace(settings, step_size=None)  # not needed in a local step
 
-    def prepare(self, delivery: Delivery) -> Asked:
+    def prepare(self, delivery: Delivery) -> AskedBatch:
         """The words of a batch."""
         _, words, counts = delivery.rows
-        return Asked(delivery.documents, local.distinct_words(words, counts))
+        return AskedBatch(delivery.documents, local.distinct_words(words, counts))
 
-    def counts(self, batch: Asked, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: AskedBatch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
         """Counts (words, topics), float32."""
         path, fingerprint = str(self.source.path), self.source.fingerprint()
-        common = Common(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
+        common = CountInputs(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
         shards = spread_over(batch.documents, self.source.num_rows, self.workers.num_shards)
         found = self.workers.each(count_shard, common, [batch.documents[places] for places in shards])
         return _added(found, weights.shape, stochastic_chain.unit(self.settings))
 
 
-def count_shard(common: Common, documents: np.ndarray) -> Found:
+def count_shard(common: CountInputs, documents: np.ndarray) -> Found:
     """Sums of some documents, on a worker: one thread per task, as many tasks as the worker has threads."""
     source = opened(CorpusSource, common.path, common.fingerprint)
     rows = Corpus(source, None, 0).take_csr(documents)

@@ -14,7 +14,7 @@ from scirocco.samplers import schedules
 from scirocco_latent.lda import langevin, local
 from scirocco_latent.lda.document_batches import Batches, Delivery
 from scirocco_latent.lda.langevin import CentredTopics
-from scirocco_latent.lda.settings import DEFAULT_STEP_SIZE, Settings
+from scirocco_latent.lda.settings import DEFAULT_STEP_SIZE, TopicSettings
 from scirocco_latent.lda.topics import Arrays, ControlledTopics, LazyTopics, ReferringTopics, Topics
 
 SeedWords = Callable[[int], tuple[int, int]]
@@ -35,7 +35,7 @@ class Counting(Protocol):
 class StochasticChain:
     """The topics of one chain, updated from batches; `counting` makes the local step (see `Here`)."""
 
-    def __init__(self, num_words: int, settings: Settings, seed: int, counting: Counting | None = None):
+    def __init__(self, num_words: int, settings: TopicSettings, seed: int, counting: Counting | None = None):
         self.settings = settings
         self.counting = _counting(num_words, settings) if counting is None else counting
         size, threads = (num_words, settings.num_topics), settings.num_threads
@@ -54,7 +54,7 @@ class StochasticChain:
         else:
             options: dict[str, Any] = dict(settings.options)
             self.topics = langevin.begin(settings.sampler, *size, settings.beta, seed, threads, **options)
-        self.steps = Steps(settings.sampler, settings.step_size, *size, settings.steps_per_exchange)
+        self.steps = StepLengths(settings.sampler, settings.step_size, *size, settings.steps_per_exchange)
 
     def step(self, batches: Batches, number: int, seed: SeedWords) -> None:
         """Update the reference if one is due, then process one batch."""
@@ -128,7 +128,7 @@ class StochasticChain:
 # -- the counts of a batch given the topics, in this process
 
 
-def _counting(num_words: int, settings: Settings) -> Counting:
+def _counting(num_words: int, settings: TopicSettings) -> Counting:
     if not settings.by_arrays:
         return Here(settings)
     from scirocco_latent.lda.array_topics import OnDevice
@@ -143,14 +143,14 @@ class Here:
     `sharded.Shards` does the same in other processes.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: TopicSettings):
         self.settings = settings
 
-    def prepare(self, delivery: Delivery) -> local.Batch:
+    def prepare(self, delivery: Delivery) -> local.TokenBatch:
         """Documents as tokens."""
         return local.from_counts(*delivery.rows, delivery.documents)
 
-    def counts(self, batch: local.Batch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: local.TokenBatch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
         """Counts (words, topics), float32."""
         settings = self.settings
         if settings.local == "parallel":
@@ -159,13 +159,13 @@ class Here:
 
 
 def swept(
-    batch: local.Batch,
+    batch: local.TokenBatch,
     weights: np.ndarray,
-    settings: Settings,
+    settings: TopicSettings,
     seed: tuple[int, int],
     num_threads: int | None,
     whole: bool = False,
-) -> local.Local:
+) -> local.LocalCounts:
     """The compiled local step; `whole`: integer sums, which `unit` converts to counts."""
     if settings.local == "cvb0":
         return local.cvb0(
@@ -183,13 +183,13 @@ def swept(
     )
 
 
-def unit(settings: Settings) -> float:
+def unit(settings: TopicSettings) -> float:
     """Factor from the integer sums of `swept` to counts."""
     return local.CVB0_UNIT if settings.local == "cvb0" else 1.0 / (settings.sweeps - settings.burn_in)
 
 
 def _parallel(
-    batch: local.Batch, weights: np.ndarray, settings: Settings, seed: tuple[int, int]
+    batch: local.TokenBatch, weights: np.ndarray, settings: TopicSettings, seed: tuple[int, int]
 ) -> np.ndarray:
     """The local step on an accelerator; shapes are rounded up, so that few are compiled."""
     import jax
@@ -235,7 +235,7 @@ _LEAP = 4.0  # for h = 1; twice as much is too large for some corpora
 _PRIOR = 10.0  # about the largest e^θ among thousands at the start
 
 
-class Steps:
+class StepLengths:
     """The step sizes of one chain.
 
     Parameters

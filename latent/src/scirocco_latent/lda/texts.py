@@ -37,7 +37,7 @@ class Texts(NamedTuple):
     names: tuple[str, ...] | None = None
 
 
-class Opened(NamedTuple):
+class OpenedCorpus(NamedTuple):
     """A corpus, and the names of its documents, if any."""
 
     corpus: Corpus
@@ -53,7 +53,7 @@ def open_corpus(
     tokeniser: object = None,
     known: Sequence[str] = (),
     may_be_empty: bool = False,
-) -> Opened:
+) -> OpenedCorpus:
     r"""Open documents in any known format: texts, or counts as for `as_corpus`.
 
     Parameters
@@ -86,10 +86,10 @@ def open_corpus(
     texts = as_texts(X, column, encoding)
     if texts is None:
         given = vocabulary if vocabulary is not None or not isinstance(X, Path) else _beside(X)
-        return Opened(as_corpus(X, given, may_be_empty=may_be_empty), None)
+        return OpenedCorpus(as_corpus(X, given, may_be_empty=may_be_empty), None)
     split = as_tokeniser(tokeniser)
     corpus = count_words(texts.read, texts.number, split, vocabulary, known, texts.where, may_be_empty)
-    return Opened(corpus, texts.names)
+    return OpenedCorpus(corpus, texts.names)
 
 
 def _path(given: str | os.PathLike[str]) -> Path:

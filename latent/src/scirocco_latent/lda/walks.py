@@ -22,7 +22,7 @@ from scirocco.models._core.chain import TopicPurpose
 from scirocco_latent.lda import local
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.gaussian import GaussianChain, kernels
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays
 
 _SEED = 23
@@ -41,7 +41,7 @@ class Walks(NamedTuple):
     """The slice of each document."""
     gaps: np.ndarray
     """Time from each slice to the next."""
-    settings: Settings
+    settings: TopicSettings
     """Those of the model without time that finds the start."""
     spread: float | None
     """τ; None: learned."""

@@ -24,7 +24,7 @@ import numpy as np
 from scirocco.samplers import SGRLD, Recipe
 from scirocco.types import Array, Key, Params
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.recipe_1d.run import Law, first_states, kl_of_cells, mover, sampler
+from scirocco_papers.recipe_1d import Law, first_states, kl_of_cells, mover, sampler
 from scirocco_papers.recipe_2d.claims import LEVEL, LEVELS, judge, notes
 
 if TYPE_CHECKING:

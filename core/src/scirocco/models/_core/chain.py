@@ -14,8 +14,7 @@ import jax
 import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores
-from scirocco.run.keeping import Chains, HostChunk
-from scirocco.run.sinks import Kept
+from scirocco.run.keeping import Chains, HostChunk, Kept
 from scirocco.types import PyTree
 
 Arrays = dict[str, np.ndarray]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import loading, records, snapshot
+from scirocco.run import encoding, loading, records
 from scirocco.run.encoding import decode, encode
 from scirocco.run.records import Record
 from scirocco.run.result import Run
@@ -69,7 +70,7 @@ def _read_all(stored: Stored, name: str, words: str, path: Path, values: Sequenc
     settings = {
         key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)
     }
-    return Saved(settings, noted["told"], snapshot.fitted(stored.read_state()), loading.load(path))
+    return Saved(settings, noted["told"], encoding.fitted_in(stored.read_state()), loading.load(path))
 
 
 def save(
@@ -86,19 +87,19 @@ def save(
 
 def has_arrays(path: Path) -> bool:
     """Whether a store has arrays that its model needs: those of its last draw, because a resumed run starts without."""
-    return bool(snapshot.fitted(open_stored(path).read_state()))
+    return bool(encoding.fitted_in(open_stored(path).read_state()))
 
 
 def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
     """Add arrays that the model needs to the store of its run."""
     if run.path is not None and arrays:
         with Store.open(run.path) as store:
-            store.commit(store.read_state() | snapshot.save_fitted(arrays), store.progress)
+            store.commit(store.read_state() | encoding.save_fitted(arrays), store.progress)
 
 
 def _written(value: Any, values: Sequence[type]) -> Any:
     if type(value) in values:
-        parts: dict[str, Any] = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        parts: dict[str, Any] = vars(value) if dataclasses.is_dataclass(value) else value._asdict()
         return {"value": type(value).__name__, "parts": {key: encode(part) for key, part in parts.items()}}
     if _tree.is_array(value) and value.shape == ():
         value = value.item()

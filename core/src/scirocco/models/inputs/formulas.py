@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -360,7 +361,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _is_number(column: Any) -> bool:
-    return getattr(column.dtype, "kind", "O") in "fiu"
+    return column.dtype.kind in "fiu"
 
 
 def _plain(value: Any) -> Any:
@@ -404,12 +405,12 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     Columns of True and False become numbers, except those to `keep`.
     """
     pandas = require("pandas", f"{who} with a formula")
-    if isinstance(table, str) or hasattr(table, "__fspath__"):
+    if isinstance(table, (str, os.PathLike)):
         from scirocco.data.native.folder import open_folder
 
         source = open_folder(table)
         table = source.read(0, source.num_rows)
-    if hasattr(table, "collect_schema") and hasattr(table, "collect"):  # of polars
+    if type(table).__name__ == "LazyFrame":  # of polars
         raise InvalidTypeError(
             f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect()."
         )
@@ -462,6 +463,15 @@ def missing_rows(frame: Any) -> dict[str, np.ndarray]:
         if bad.any():
             found[str(name)] = bad
     return found
+
+
+def refuse_missing(table: Any) -> None:
+    """Raise an error for the first column with missing values."""
+    for name, where in missing_rows(table).items():
+        raise InvalidValueError(
+            f"column `{name}` has {int(where.sum())} missing or infinite values, the first in row "
+            f"{int(np.argmax(where))}: fill them, or drop these rows first."
+        )
 
 
 def column(frame: Any, name: str) -> np.ndarray:

@@ -25,8 +25,8 @@ WILD_SCALES = 1e3
 """Ratio of the standard deviations of columns above which a warning is given."""
 _MOST_DENSE = 2_000_000_000
 """Largest number of values of a sparse table that is made dense: 8 GB."""
-_SHOWN = 5
-_CHUNK = 16_384
+_SHOWN = 5  # names in a message
+_CHUNK = 16_384  # rows that are converted at once
 
 
 TableLike = ArrayLike | Frame | Sparse
@@ -54,7 +54,6 @@ def features(
     constant: str = "refuse",
     constant_hint: str = "it has no information. Drop it",
     exact: bool = False,
-    scale_bytes: bool = False,
     wild: bool = False,
     like: tuple[int, Sequence[str] | None] | None = None,
     levels: Levels | None = None,
@@ -73,9 +72,6 @@ def features(
         The end of the error message for such a column: the reason and the remedy.
     exact
         Whether float64, and integers that float32 may not represent, are returned as float64 in any JAX precision.
-    scale_bytes
-        Whether integers of type uint8 (pixels of images) are divided by 255, with a warning. Tables of 0 and 1 are left
-        unchanged.
     wild
         Whether to warn if the standard deviations of columns differ by more than a factor of 1000.
     like
@@ -95,9 +91,6 @@ def features(
     array, names = _table(X, who, found)
     if like is not None:
         _check_like(array, names, like, who)
-    if scale_bytes and array.dtype == np.uint8 and array.max() > 1:
-        _checks.warn(f"{who} divides the bytes (uint8) of X by 255: features are between 0 and 1.")
-        array = array / np.float32(255)
     narrow = np.result_type(array.dtype, np.float32) == np.float32
     kind = (np.float32 if narrow else np.float64) if exact else float_type(array.dtype)
     with np.errstate(over="ignore"):  # values that are too large become infinite and raise an error below
@@ -195,7 +188,7 @@ def _levels_of(frame: Frame, constant: str) -> dict[str, list[object]]:
     found = {}
     for number, name in enumerate(frame.columns):
         column: Any = frame[name]
-        if not str(getattr(column, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
+        if not str(column.dtype).lower().startswith(("category", "categorical", "enum")):
             continue
         where = f"{column_name(number, tuple(frame.columns))} of X"
         values = as_numpy(column, where).tolist()
@@ -294,10 +287,7 @@ def _plain(value: object) -> object:
 
 
 def _check_like(
-    array: np.ndarray,
-    names: tuple[str, ...] | None,
-    like: tuple[int, Sequence[str] | None],
-    who: str,
+    array: np.ndarray, names: tuple[str, ...] | None, like: tuple[int, Sequence[str] | None], who: str
 ) -> None:
     count, fitted = like
     if names is not None and fitted is not None and tuple(names) != tuple(fitted):

@@ -20,7 +20,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows, look
 from scirocco.model import Posterior
-from scirocco.run import arguments
+from scirocco.run import setup
 from scirocco.run.choose import limits
 from scirocco.run.setup import Problem, Ready
 from scirocco.types import Key, Params
@@ -86,7 +86,7 @@ def drive_of(model: Any) -> str:
 
 def dimension_of(params: Params) -> int:
     """Numbers in the parameters of a user, which may be plain numbers."""
-    return sum(int(np.size(leaf)) for leaf in arguments.flattened(params)[0])
+    return sum(int(np.size(leaf)) for leaf in setup.flattened(params)[0])
 
 
 def measure(model: Any, source: RowSource, params: Params, devices: Devices | None) -> Measured:

@@ -16,7 +16,7 @@ from scirocco.run.choose import limits
 from scirocco.run.choose.measure import dimension_of, drive_of
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, SGHMC, Preconditioned, Sampler, Scales
-from scirocco.samplers.linear import MOST_FORGETS
+from scirocco.samplers.scales import MOST_FORGETS
 from scirocco.simplex import SCIR
 from scirocco.types import Params
 

@@ -349,10 +349,6 @@ class _OfModel:
 
     model: Model
 
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        """Not needed for a metric."""
-        raise NotImplementedError
-
     def _gradients(self, position: Params, rows: Rows) -> Array:
         return jax.vmap(lambda tree: ravel_pytree(tree)[0])(self.model.summand.each(position, rows))
 

@@ -198,10 +198,6 @@ class _SquaredChange:
         first = squared(here)
         return *jax.lax.scan(add, jnp.zeros_like(first), places), first
 
-    def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> PyTree:
-        """Not needed."""
-        raise NotImplementedError
-
 
 def programs(
     model: Model, table: Resident, position: Params, key: Key, noise: bool

@@ -16,14 +16,15 @@ from scirocco._programs import compile_ahead
 from scirocco.data import Resident, Streamed, Table
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, find_mode, measure_counts, newton
-from scirocco.estimators.mode import Mode, some_rows
+from scirocco.estimators.mode import FoundMode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments
+from scirocco.run import setup
 from scirocco.run.choose import limits, methods, metric, modes, pilot, scores
 from scirocco.run.choose.measure import dimension_of
 from scirocco.run.choose.metric import DENSE_LIMIT
-from scirocco.run.choose.tuning import Arena, tune_prepared
+from scirocco.run.choose.race import Arena
+from scirocco.run.choose.tuning import tune_prepared
 from scirocco.run.loop import Parts, Start
 from scirocco.run.setup import Problem, Ready, with_reference
 from scirocco.samplers import Reference
@@ -47,8 +48,8 @@ def prepare(
     `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
     at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
-    with arguments.order_explained(problem.model, problem.source, params):
-        params = arguments.check_params(params)
+    with setup.order_explained(problem.model, problem.source, params):
+        params = setup.check_params(params)
         if not problem.parts.sampler.is_open:
             problem.parts.sampler.check_params(params, num_steps)
         if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.traits.finds_mode):
@@ -119,7 +120,7 @@ def prepare_estimator(
     """Check the start and prepare the estimator."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
-    params = arguments.check_params(params)
+    params = setup.check_params(params)
     model.check_start(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
@@ -135,7 +136,7 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs.expansion:
-        arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
+        setup.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
 
@@ -261,7 +262,7 @@ def _several_modes(
     return found[0].position, {"modes": modes.describe(model, found)}
 
 
-def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode | None:
+def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> FoundMode | None:
     if importlib.util.find_spec("optax") is None:
         return None
     try:
@@ -282,7 +283,7 @@ def count_scales(
             "the automatic step size is based on the noise of plain batches, which does not apply to "
             f"{type(estimator.core).__name__}: set one, e.g. sc.SCIR(step_size=0.1)."
         )
-    total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
+    total, variance, *_ = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
     many = table.num_rows if estimator.passes is None else estimator.passes.rows(table.num_rows)
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)

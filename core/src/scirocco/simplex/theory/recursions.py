@@ -27,6 +27,11 @@ class Moments(NamedTuple):
     mean: Any
     variance: Any
 
+    @classmethod
+    def plain(cls, mean: Any, variance: Any) -> Moments:
+        """Moments with arrays without axes as floats."""
+        return cls(_plain(mean), _plain(variance))
+
 
 class _Step(NamedTuple):
     """The coefficients of the two recursions for a step."""
@@ -117,7 +122,7 @@ def moments(
         mean, variance = exact_moments(theta0, counts.mean, times.elapsed)
         if process == "scir":
             variance = variance + counts.variance * _inherited(times)
-    return Moments(*_plain(mean, variance))
+    return Moments.plain(mean, variance)
 
 
 def conditional_variance(
@@ -151,7 +156,7 @@ def conditional_variance(
         _, _, within = _recursion(theta0, counts, times, parametrization)
     else:
         _, within = exact_moments(theta0, counts.mean, times.elapsed)
-    return _plain(within)[0]
+    return _plain(within)
 
 
 def stationary(process: str, counts: Counts, step_size: float, parametrization: int = 2) -> Moments:
@@ -294,6 +299,5 @@ def _recursion(theta0: float, counts: Counts, times: Times, parametrization: int
     )
 
 
-def _plain(*arrays: Any) -> tuple[Any, ...]:
-    """Convert arrays without axes to floats."""
-    return tuple(array if np.ndim(array) else float(array) for array in arrays)
+def _plain(array: Any) -> Any:
+    return array if np.ndim(array) else float(array)
