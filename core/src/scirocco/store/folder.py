@@ -54,7 +54,7 @@ class Commit:
     state: dict[str, Any]
     progress: dict[str, Any]
     checksums: dict[str, dict[str, str]]
-    """By group and folder: eight hexadecimal digits for each chunk."""
+    """The checksums of all chunks by group and folder, eight hexadecimal digits each."""
 
 
 def attributes(header: RunHeader, progress: dict[str, Any]) -> dict[str, Any]:
