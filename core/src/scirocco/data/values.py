@@ -86,7 +86,7 @@ def as_numpy(values: Any, name: str) -> np.ndarray:
 
 def _exact(values: Any, array: np.ndarray) -> np.ndarray:
     """Whole numbers of polars or Arrow that became decimal because some are missing, as objects."""
-    listed = getattr(values, "to_pylist", getattr(values, "to_list", list))()
+    listed: list[Any] = getattr(values, "to_pylist", getattr(values, "to_list", list))()
     if not any(isinstance(value, int) for value in listed):
         return array
     found = np.empty(len(listed), object)
