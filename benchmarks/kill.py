@@ -86,8 +86,6 @@ def model(name: str, folder: Path, store: Path | None, **options: Any) -> Any:
     """A model of the contract test."""
     case = test_contract.CASES[name]
     settings = {"num_samples": 10 * case.settings["num_samples"]}
-    if "num_burnin" in case.settings:
-        settings["num_burnin"] = 10 * case.settings["num_burnin"]
     stored = {} if store is None else {"store": store, "resume": True}
     length = {"num_epochs": _LONGER * case.num_epochs}
     return (
@@ -177,7 +175,7 @@ def _kill_once(kind: str, folder: Path, store: Path, rng: random.Random) -> bool
         while not commit.exists() and child.process.is_alive():
             assert time.perf_counter() < end, "the run stores nothing"
             time.sleep(0.002)
-        time.sleep(rng.uniform(0.0, 0.3))
+        time.sleep(rng.uniform(0.0, 1.0))
     except EOFError:  # it ended
         pass
     finally:
