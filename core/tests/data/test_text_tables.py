@@ -10,8 +10,8 @@ from scirocco.data.formats import text
 from scirocco.data.formats.conversion import open_table, read_columns
 from scirocco.errors import InvalidValueError, SciroccoWarning
 from scirocco.models.inputs.files import read_table
-from scirocco_latent.commands.cluster_rows import Wanted
-from scirocco_latent.commands.cluster_rows import read as read_rows
+from scirocco_latent.commands.cluster import Wanted
+from scirocco_latent.commands.cluster import read as read_rows
 from scirocco_latent.graph.edges import pair_numbers
 from scirocco_latent.graph.edges import read as read_network
 from scirocco_latent.hmm.series import read as read_series
