@@ -119,16 +119,12 @@ def rare(sampler: str, num_rows: int, width: int, steps: int, seed: int, **setti
     means = found.reshape(20, -1, 2).mean(axis=1) / [(0.5 + counts[group]).sum() for group in groups]
     parts = [f"{m:.4f} ± {s:.4f}" for m, s in zip(means.mean(0), means.std(0, ddof=1) / 20**0.5, strict=True)]
     changed = ", ".join(f"{key} {value}" for key, value in settings.items())
-    print(
-        f"{num_rows:6,} rows  {sampler:8}{changed:36}{'   '.join(parts)}   largest θ / rows {highest / num_rows:.2f}"
-    )
+    print(f"{num_rows:6,} rows  {sampler:8}{changed:36}{'   '.join(parts)}   largest θ / rows {highest / num_rows:.2f}")
 
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12])
     parser.add_argument("--rare", action="store_true", help="rare categories with SCIR and SCIR-CV")
     asked = parser.parse_args()

@@ -88,11 +88,7 @@ def model(name: str, folder: Path, store: Path | None, **options: Any) -> Any:
     settings = {"num_samples": 10 * case.settings["num_samples"]}
     stored = {} if store is None else {"store": store, "resume": True}
     length = {"num_epochs": _LONGER * case.num_epochs}
-    return (
-        test_contract.made(name, **settings)
-        .fit(*case.data, progress=False, **length, **stored, **options)
-        .run_
-    )
+    return test_contract.made(name, **settings).fit(*case.data, progress=False, **length, **stored, **options).run_
 
 
 KINDS: dict[str, Callable[..., Any]] = {
@@ -202,10 +198,7 @@ def _child(kind: str, folder: str, store: str, share: float | None, begun: Any) 
         if not first:
             first.append(report.step)
             begun.send("begun")
-        while (
-            first[0] + share * report.num_steps <= report.step < report.num_steps
-            and _commit(Path(store)).exists()
-        ):
+        while first[0] + share * report.num_steps <= report.step < report.num_steps and _commit(Path(store)).exists():
             time.sleep(1.0)
 
     KINDS[kind](Path(folder), Path(store), callbacks=[wait])

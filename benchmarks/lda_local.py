@@ -53,20 +53,13 @@ def best_times(
     return best
 
 
-def gibbs_side(
-    batch: local.TokenBatch, weights: np.ndarray, alpha: float, **options: Any
-) -> Callable[[int], Any]:
-    return lambda number: local.gibbs(
-        (1, number), batch, weights, alpha, sweeps=SWEEPS, burn_in=BURN_IN, **options
-    )
+def gibbs_side(batch: local.TokenBatch, weights: np.ndarray, alpha: float, **options: Any) -> Callable[[int], Any]:
+    return lambda number: local.gibbs((1, number), batch, weights, alpha, sweeps=SWEEPS, burn_in=BURN_IN, **options)
 
 
 def kernels(num_topics: int, alpha: float) -> None:
     batch, weights = corpus(num_topics, 200, 0.1)
-    sides = {
-        kernel: gibbs_side(batch, weights, alpha, kernel=kernel, num_threads=1)
-        for kernel in ("dense", "sparse")
-    }
+    sides = {kernel: gibbs_side(batch, weights, alpha, kernel=kernel, num_threads=1) for kernel in ("dense", "sparse")}
     times = best_times(sides, time.process_time)
     speed = {name: batch.num_tokens * SWEEPS / seconds / 1e6 for name, seconds in times.items()}
     bar = f" (bar {BARS[num_topics]:g})" if alpha == 0.1 and num_topics in BARS else ""
@@ -85,9 +78,7 @@ def threads(num_topics: int) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
     for num_topics in (2, 10, 100, 1_000):
         for alpha in (0.1, 0.01):

@@ -134,16 +134,10 @@ def shell(*command: object, cwd: pathlib.Path) -> str:
     """Run a command and return what it printed, which is shown when it fails."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=env | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
+        [str(part) for part in command], cwd=cwd, env=env | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )
     if done.returncode:
-        raise RuntimeError(
-            f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}"
-        )
+        raise RuntimeError(f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}")
     return done.stdout
 
 
@@ -213,11 +207,7 @@ def try_readme(interpreter: pathlib.Path, folder: pathlib.Path, readme: str) -> 
 def say_weight(interpreter: pathlib.Path, folder: pathlib.Path) -> None:
     """Print what an environment weighs without pip, and what an import and the first draws take in it."""
     packages = next((interpreter.parent.parent / "lib").glob("python*/site-packages"))
-    files = [
-        path
-        for path in packages.rglob("*")
-        if path.is_file() and path.relative_to(packages).parts[0] != "pip"
-    ]
+    files = [path for path in packages.rglob("*") if path.is_file() and path.relative_to(packages).parts[0] != "pip"]
     size = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
     names = [path.name.split("-")[0] for path in packages.glob("*.dist-info")]
     said = shell(interpreter, "-I", "-c", WEIGHT, cwd=folder).strip()
@@ -319,12 +309,7 @@ def version_of_jax(interpreter: pathlib.Path, folder: pathlib.Path) -> str:
 
 
 UNIT_TESTS = ("-q", "-x", "-p", "no:cacheprovider", "-m", "unit")
-UNIT_TESTS += (
-    "core/tests/samplers",
-    "core/tests/estimators",
-    "core/tests/test_battery.py",
-    "core/tests/test_quick.py",
-)
+UNIT_TESTS += ("core/tests/samplers", "core/tests/estimators", "core/tests/test_battery.py", "core/tests/test_quick.py")
 
 
 if __name__ == "__main__":
@@ -332,9 +317,7 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(required=True)
     commands.add_parser("dist", help="build and try wheel, sdist, extras").set_defaults(run=dist)
     several = commands.add_parser("versions", help="Python and jax versions")
-    several.add_argument(
-        "python", nargs="*", help="interpreters (default: python3.11 to python3.14, where found)"
-    )
+    several.add_argument("python", nargs="*", help="interpreters (default: python3.11 to python3.14, where found)")
     several.set_defaults(run=versions)
     chosen = parser.parse_args()
     sys.exit(1 if chosen.run(chosen) else 0)

@@ -74,10 +74,7 @@ MUTATIONS = {
         (f"{GAUSSIAN}::test_sghmc_in_rs_form_with_fresh_momenta",),
     ),
     "baoab-half-noise": Mutation(
-        "samplers/hamiltonian.py",
-        "jnp.expm1(-2.0 * e * c)",
-        "jnp.expm1(-1.0 * e * c)",
-        (f"{GAUSSIAN}::test_baoab",),
+        "samplers/hamiltonian.py", "jnp.expm1(-2.0 * e * c)", "jnp.expm1(-1.0 * e * c)", (f"{GAUSSIAN}::test_baoab",)
     ),
     "thermostat-too-warm": Mutation(
         "samplers/thermostat.py",

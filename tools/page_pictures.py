@@ -58,9 +58,7 @@ def front(figure: Figure) -> None:
         left.axvline(bound, color="black", linewidth=1, linestyle="--", zorder=0)
     left.plot(flat.mean(axis=0), rows, "o", color="white", markeredgecolor=BLUE)
     left.set_yticks(rows, [f"beta[{k}]" for k in range(10)])
-    left.set(
-        title="Mean and intervals of 50 % and 90 %", xlabel="exact standard deviations from the exact mode"
-    )
+    left.set(title="Mean and intervals of 50 % and 90 %", xlabel="exact standard deviations from the exact mode")
     for k, colour in zip((0, 4, 9), COLOURS, strict=False):
         z = ((draws[..., k] - mode[k]) / sd[k]).ravel()
         right.hist(z, bins=60, density=True, histtype="stepfilled", alpha=0.25, color=colour)
@@ -124,9 +122,7 @@ def topics(axes: Axes, rng: np.random.Generator) -> None:
 
 def clusters(axes: Axes, rng: np.random.Generator) -> None:
     """Rows in clusters whose number is not given."""
-    rows = np.array([[-3, 0], [0, 2.5], [2.5, -0.5]])[rng.integers(0, 3, 300)] + 0.7 * rng.normal(
-        size=(300, 2)
-    )
+    rows = np.array([[-3, 0], [0, 2.5], [2.5, -0.5]])[rng.integers(0, 3, 300)] + 0.7 * rng.normal(size=(300, 2))
     labels = sc.models.DPMixture("gaussian", seed=0).fit(rows, progress=False).predict(rows)
     axes.scatter(*rows.T, c=COLOURS[labels % 4], s=7)
 
@@ -172,9 +168,7 @@ def simplex(axes: Axes, rng: np.random.Generator) -> None:
     """Three proportions, the third of a category that was never seen."""
     counted = sc.CountModel(0.5, lambda omega, category: jax.nn.one_hot(category, 3))
     options = {"estimator": sc.Full(), "num_samples": 1_500, "num_burnin": 200, "thin": 5, "progress": False}
-    run = sc.sample(
-        counted, np.repeat([0, 1, 2], [5, 3, 1]), np.full(3, 1 / 3), sampler=sc.SCIR(0.2), **options
-    )
+    run = sc.sample(counted, np.repeat([0, 1, 2], [5, 3, 1]), np.full(3, 1 / 3), sampler=sc.SCIR(0.2), **options)
     corners = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
     axes.plot(*corners[[0, 1, 2, 0]].T, color="grey", lw=0.8)
     axes.plot(*(np.asarray(run.draws[0]) @ corners).T, ".", ms=2, alpha=0.4, color=BLUE)

@@ -60,12 +60,7 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, __file__, "--one", str(page.resolve())]
             result = subprocess.run(
-                command,
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                env=environment(),
+                command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment()
             )
         print(f"{page}: {'failed' if result.returncode else 'ok'} ({time.perf_counter() - start:.0f} s)")
         if result.returncode:

@@ -90,8 +90,7 @@ def equal_beginnings(whole, part) -> None:
     for name in ("draws", "gradients", "stats", "traces"):
         some, everything = getattr(part, name), getattr(whole, name)
         helpers.assert_equal(
-            helpers.tree_map(np.asarray, some),
-            helpers.tree_map(lambda leaf: np.asarray(leaf[:, :count]), everything),
+            helpers.tree_map(np.asarray, some), helpers.tree_map(lambda leaf: np.asarray(leaf[:, :count]), everything)
         )
 
 

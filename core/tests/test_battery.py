@@ -195,9 +195,7 @@ DEAR = halved(covering(CLASSES, CHOICE), CHOICE)
 IN_KERNEL = DEAR[CHOICE // 2 % 2 :: 2]
 if os.environ.get("SCIROCCO_TEST_ALL"):
     ALL_PAIRS = list(itertools.product(CLOSED, ESTIMATORS)) + list(itertools.product(ON_SIMPLEX, OF_COUNTS))
-    DEAR = [
-        (s, e) for s, e in itertools.product(SAMPLERS, ESTIMATORS) if e not in REFUSED.get(s, (set(),))[0]
-    ]
+    DEAR = [(s, e) for s, e in itertools.product(SAMPLERS, ESTIMATORS) if e not in REFUSED.get(s, (set(),))[0]]
     IN_KERNEL = [pair for pair in DEAR if pair[0] in CLASSES]
 
 
@@ -267,9 +265,7 @@ def compiled_by_halves(parts):
         kind = type(parts.sampler)
         for name in ("init", "noise", "stats", "step"):
             static = (1, 6) if kind is sc.Blocks and name == "step" else ()
-            if name != "step" or not isinstance(
-                parts.sampler, Trajectory | Events
-            ):  # whose steps take functions
+            if name != "step" or not isinstance(parts.sampler, Trajectory | Events):  # whose steps take functions
                 patch.setattr(kind, name, program(getattr(kind, name), static))
         patch.setattr(_tree, "normal", visible_normal)
         if isinstance(parts.sampler, Proposer):
@@ -571,9 +567,7 @@ def test_schedules_are_data_too():
     assert helpers.differ(other.draws, first.draws)
 
 
-@pytest.mark.parametrize(
-    "number", [2, np.float32(2.0), np.int64(2), jnp.float32(2.0)], ids=lambda n: type(n).__name__
-)
+@pytest.mark.parametrize("number", [2, np.float32(2.0), np.int64(2), jnp.float32(2.0)], ids=lambda n: type(n).__name__)
 def test_a_number_may_be_of_any_kind(number):
     """As a temperature and as a step size: the same draws, and nothing new to compile."""
     expected = draw(sc.SGLD(1e-3, temperature=2.0), "Minibatch-blocks")
@@ -596,10 +590,7 @@ def test_each_parameter_keeps_its_precision(sampler, estimator):
     params = helpers.make_params() | {"bias": jnp.asarray(0.1, jnp.bfloat16)}
     run = draw(sampler, estimator, params=params)
     for tree in (run.draws, run.gradients):
-        assert {name: leaf.dtype for name, leaf in tree.items()} == {
-            "bias": jnp.bfloat16,
-            "weights": np.float32,
-        }
+        assert {name: leaf.dtype for name, leaf in tree.items()} == {"bias": jnp.bfloat16, "weights": np.float32}
 
 
 def test_samplers_can_be_made_from_traced_numbers():
@@ -613,9 +604,7 @@ def test_samplers_can_be_made_from_traced_numbers():
             sc.PSGLD(number, decay=number, damping=number, gradient_scale=number, temperature=number),
             sc.SGHMC({"bias": number, "weights": 1.0}, friction=number, gradient_noise=number),
             sc.SGNHT(sc.schedules.polynomial(number, tau=number, kappa=number), diffusion=number),
-            sc.BAOAB(
-                sc.schedules.cyclical(number, 5, floor=number), friction={"bias": number, "weights": number}
-            ),
+            sc.BAOAB(sc.schedules.cyclical(number, 5, floor=number), friction={"bias": number, "weights": number}),
             sc.BADODAB(sc.schedules.constant(number), diffusion=number, temperature=number),
         )
 

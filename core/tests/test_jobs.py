@@ -67,9 +67,7 @@ def folder(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 2)).astype(np.float32)
     y = (rng.random(200) < 0.5).astype(np.float32)
-    np.savetxt(
-        tmp_path / "rows.csv", np.column_stack([x, y]), delimiter=",", header="f_a,f_b,late", comments=""
-    )
+    np.savetxt(tmp_path / "rows.csv", np.column_stack([x, y]), delimiter=",", header="f_a,f_b,late", comments="")
     sc.data.write(tmp_path / "rows", {"x": x, "y": y})
     return tmp_path
 
@@ -119,9 +117,7 @@ def test_a_received_run_executes_nothing(folder, capsys, case, monkeypatch, tmp_
     assert status == 2 and f"--config {name}" in err
     assert not (folder / "executed").exists()
     assert name not in call(capsys, "diagnose", folder / "run")[1]
-    status, _, err = call(
-        capsys, "resume", folder / "run", "--num-samples", 90, "--config", folder / "job.toml"
-    )
+    status, _, err = call(capsys, "resume", folder / "run", "--num-samples", 90, "--config", folder / "job.toml")
     assert (status, err) == (0, "") and not (folder / "executed").exists()
 
 
@@ -267,9 +263,7 @@ def test_a_file_with_a_slip(folder, old, new, error, message):
 def test_a_table_in_the_place_of_a_file(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("age,bought\n51,1\n")
-    with pytest.raises(
-        InvalidValueError, match=r"not TOML: .* scirocco data convert own.csv FOLDER.* --example"
-    ):
+    with pytest.raises(InvalidValueError, match=r"not TOML: .* scirocco data convert own.csv FOLDER.* --example"):
         jobs.read_job(path)
 
 
@@ -314,9 +308,7 @@ def test_densities_of_the_zoo(name, seed):
 
     def there():
         params = jax.tree.map(lambda p: rng.standard_normal(p.shape), known.params)
-        return params | {
-            key: 1.3 + rng.random() for key in ("noise", "dispersion", "freedom") if key in params
-        }
+        return params | {key: 1.3 + rng.random() for key in ("noise", "dispersion", "freedom") if key in params}
 
     def expected(params):
         eta, shape = params["coef"] @ x + params["intercept"], 1 / params.get("dispersion", 1.0)
@@ -357,16 +349,7 @@ def test_a_model_by_name(folder, capsys):
 
 def test_a_model_by_name_keeps_the_names_of_the_columns(folder, capsys):
     """From the table to what is printed, and to JSON; a store that was resumed still knows them."""
-    convert = (
-        "data",
-        "convert",
-        folder / "rows.csv",
-        folder / "of_table",
-        "--array",
-        "x=f_a,f_b",
-        "--array",
-        "y=late",
-    )
+    convert = ("data", "convert", folder / "rows.csv", folder / "of_table", "--array", "x=f_a,f_b", "--array", "y=late")
     assert call(capsys, *convert)[0] == 0
     path = by_name(folder, '"logistic"', num_chains=2)
     path.write_text(path.read_text().replace('"rows.npz"', '"of_table"'))
@@ -436,9 +419,7 @@ def test_examples_work(name, tmp_path, capsys, quick_compiler):
     code = [line[4:] for line in text.splitlines() if line.startswith("#   ")]
     module = f"regression_of_{name}"  # Python keeps what it has imported
     (tmp_path / f"{module}.py").write_text("\n".join(code))
-    (tmp_path / "job.toml").write_text(
-        (tmp_path / "job.toml").read_text().replace("regression:", f"{module}:")
-    )
+    (tmp_path / "job.toml").write_text((tmp_path / "job.toml").read_text().replace("regression:", f"{module}:"))
     rng = np.random.default_rng(0)
     x = rng.standard_normal((300, 2)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", x=x, y=rng.integers(0, 2, 300).astype(np.float32))

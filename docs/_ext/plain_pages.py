@@ -160,9 +160,7 @@ def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
 
     The longest pages come first, each with the process that has the least to do; pages without code fill up the rest.
     """
-    idle = {
-        page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns
-    }
+    idle = {page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns}
     others = [name for name in docnames if name in idle]
     running = sorted((name for name in docnames if name not in idle), key=_seconds, reverse=True)
     hands: list[list[str]] = [[] for _ in range(max(app.parallel, 1))]

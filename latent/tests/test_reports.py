@@ -96,9 +96,7 @@ def test_an_opened_topic_has_the_traces_of_its_words(topics):
 def test_very_many_topics_make_a_small_page(tmp_path, seed):
     rng = np.random.default_rng([seed, 1])
     draws = rng.gamma(0.1, size=(2, 5, 600, 300)) + 1e-9
-    model = model_of(
-        tmp_path / "lda", draws / draws.sum(axis=-1, keepdims=True), tuple(f"w{k}" for k in range(300))
-    )
+    model = model_of(tmp_path / "lda", draws / draws.sum(axis=-1, keepdims=True), tuple(f"w{k}" for k in range(300)))
     text = report.html(model)
     assert len(text.encode()) < 2_500_000 and "The first 300 of 600 topics are shown" in text
 

@@ -43,9 +43,7 @@ def test_split(data, seed):
     assert given.train.user.max() == 7 and given.batch == 100
     assert given.train.value.mean() == pytest.approx(0, abs=1e-5)
     pairs = sorted(
-        zip(
-            *(np.concatenate(both) for both in zip(given.train[:2], given.test[:2], strict=True)), strict=True
-        )
+        zip(*(np.concatenate(both) for both in zip(given.train[:2], given.test[:2], strict=True)), strict=True)
     )
     assert pairs == sorted(zip(data.users[data.users < 8], data.items[data.users < 8], strict=True))
 
@@ -78,13 +76,7 @@ def test_small_run(data, tmp_path, monkeypatch):
     monkeypatch.setattr(bpmf, "movielens100k", lambda folder: data)
     monkeypatch.setattr(bpmf, "SIZES", (12,))
     monkeypatch.setattr(bpmf, "PAPER_H", {m: {12: 1e-3} for m in METHODS})
-    for name, value in (
-        ("NUM_SEEDS", 2),
-        ("NUM_STEPS", 60),
-        ("NUM_ASCENT", 60),
-        ("ZV_STEPS", 120),
-        ("THIN", 2),
-    ):
+    for name, value in (("NUM_SEEDS", 2), ("NUM_STEPS", 60), ("NUM_ASCENT", 60), ("ZV_STEPS", 120), ("THIN", 2)):
         monkeypatch.setattr(bpmf, name, value)
     monkeypatch.setattr(chains, "THIN", 2)
     done = reproduce(ALL["bpmf-movielens"], Settings(out_dir=tmp_path))

@@ -97,7 +97,5 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     done = reproduce(ALL["gaussian-scaling"], Settings(quick=True, out_dir=tmp_path))
     results = done.outcome.numbers["results"]
     assert len(done.outcome.claims) == 5 and [row["num_rows"] for row in results] == [1_000, 10_000]
-    assert all(
-        np.isfinite(row[method]["kl"]) for row in results for method in ("sgld_cv", "sgld_cv_rule", "nuts")
-    )
+    assert all(np.isfinite(row[method]["kl"]) for row in results for method in ("sgld_cv", "sgld_cv_rule", "nuts"))
     helpers.assert_drawn(done.picture)

@@ -157,13 +157,9 @@ def test_curves(patches, monkeypatch, quick_compiler):
     assert fixed["SGLD-CV"].first_passes == pytest.approx(ascent + 1)
     assert fixed[by_size.OWN].first_passes > 2
     assert fixed["SGLD"].scores.shape == (2, 20) and np.ptp(fixed["SGLD"].scores[:, -1]) > 0
-    np.testing.assert_array_equal(
-        fixed["SGLD-CV"].scores[:, :4], found["decreasing"]["SGLD-CV"].scores[:, :4]
-    )
+    np.testing.assert_array_equal(fixed["SGLD-CV"].scores[:, :4], found["decreasing"]["SGLD-CV"].scores[:, :4])
     assert np.ptp([found[kind]["SGLD"].scores[0, -1] for kind in found]) > 0
-    assert experiment._summary(fixed["SGLD"])["late_mean"] == pytest.approx(
-        fixed["SGLD"].scores[:, 10:].mean()
-    )
+    assert experiment._summary(fixed["SGLD"])["late_mean"] == pytest.approx(fixed["SGLD"].scores[:, 10:].mean())
 
 
 def test_samplers_are_those_of_the_r_interface():

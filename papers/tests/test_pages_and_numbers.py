@@ -15,12 +15,7 @@ import scirocco_papers
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
-ROWS = {
-    "tuning": "posteriors",
-    "gaussian-scaling": "results",
-    "cost-in-n": "results",
-    "exact-in-n": "results",
-}
+ROWS = {"tuning": "posteriors", "gaussian-scaling": "results", "cost-in-n": "results", "exact-in-n": "results"}
 """Experiments whose claims follow from one list among their numbers."""
 NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[-+]\d+)?")
 
@@ -229,10 +224,7 @@ def divide_and_conquer():
     yield "Weierstrass is better up to d = 100 ({:.0f} against {:.0f})".format(*hundred)
     yield "similar at 200 ({:.0f}, {:.0f})".format(*(moments[200][n] for n in ("Weierstrass", "KDEMC")))
     both, first = (
-        {
-            name: float(np.median(each[key]))
-            for name, each in numbers["problems"]["mixture"]["methods"].items()
-        }
+        {name: float(np.median(each[key])) for name, each in numbers["problems"]["mixture"]["methods"].items()}
         for key in ("kl", "kl_drawn")
     )
     yield (
@@ -246,16 +238,7 @@ def divide_and_conquer():
 
 @pytest.mark.parametrize(
     "said",
-    [
-        cost_in_n,
-        logistic_covertype,
-        lda_cv,
-        lda_wikipedia,
-        bnn_mnist,
-        dp_msweb,
-        posterior_bias,
-        divide_and_conquer,
-    ],
+    [cost_in_n, logistic_covertype, lda_cv, lda_wikipedia, bnn_mnist, dp_msweb, posterior_bias, divide_and_conquer],
     ids=lambda said: said.__name__,
 )
 def test_the_page_of_figures_says_what_the_numbers_say(said):

@@ -157,8 +157,6 @@ def test_no_data(tmp_path):
 
 @pytest.mark.rotates(5, "small runs")
 def test_quick_run(tmp_path):
-    done = reproduce(
-        ALL["posterior-bias"], Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path)
-    )
+    done = reproduce(ALL["posterior-bias"], Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
     helpers.assert_drawn(done.picture)

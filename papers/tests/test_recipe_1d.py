@@ -25,9 +25,7 @@ def test_laws_integrate_to_one(target):
 def test_quadrature_of_a_normal():
     law = r1.Law.of(r1.TARGETS["one peak"])
     assert law.density.max() == pytest.approx((2 * np.pi) ** -0.5, rel=1e-8)
-    np.testing.assert_allclose(
-        law.quantiles(np.array([0.025, 0.5, 0.975])), [-1.959964, 0, 1.959964], atol=1e-5
-    )
+    np.testing.assert_allclose(law.quantiles(np.array([0.025, 0.5, 0.975])), [-1.959964, 0, 1.959964], atol=1e-5)
 
 
 @BOTH
@@ -40,9 +38,7 @@ def test_cells_are_equally_probable(target):
 
 def test_divergence_of_known_cells():
     assert r1.kl_of_cells(np.array([3, 1])) == pytest.approx(0.75 * np.log(1.5) + 0.25 * np.log(0.5))
-    np.testing.assert_allclose(
-        r1.kl_of_cells(np.array([[5, 0, 0, 0], [1, 1, 1, 1]])), [np.log(4), 0], atol=1e-15
-    )
+    np.testing.assert_allclose(r1.kl_of_cells(np.array([[5, 0, 0, 0], [1, 1, 1, 1]])), [np.log(4), 0], atol=1e-15)
 
 
 @BOTH
@@ -77,16 +73,9 @@ def test_all_chains_differ_and_keep_their_shape(seed, quick_compiler):
 
 def numbers():
     of: dict = {
-        name: {"kl": 1.2e-4, "kl_error": 1e-6, "verified": True, "residual": 1e-7, "said": "right"}
-        for name in r1.NAMES
+        name: {"kl": 1.2e-4, "kl_error": 1e-6, "verified": True, "residual": 1e-7, "said": "right"} for name in r1.NAMES
     }
-    of["naive gSGRHMC"] = {
-        "kl": 7.1e-3,
-        "kl_error": 1e-4,
-        "verified": False,
-        "residual": 0.1,
-        "said": "Γ is missing",
-    }
+    of["naive gSGRHMC"] = {"kl": 7.1e-3, "kl_error": 1e-4, "verified": False, "residual": 0.1, "said": "Γ is missing"}
     facts = {"floor": {"mean": 1e-4, "sd": 1e-5}, "naive_limit": 7e-3, "samplers": of}
     return {"targets": {name: copy.deepcopy(facts) for name in r1.TARGETS}}
 

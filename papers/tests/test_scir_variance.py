@@ -22,9 +22,7 @@ def test_printed_curves_are_what_is_left_given_the_batches():
     for name, (process, parametrization) in sv.PROCESSES.items():
         given = theory.conditional_variance(process, sv.THETA0, sv.COUNTS, 0.1, steps, parametrization)
         if name == "SCIR":
-            np.testing.assert_allclose(
-                sv.printed_variance(name, steps), sv.whole_variance(name, steps), rtol=1e-11
-            )
+            np.testing.assert_allclose(sv.printed_variance(name, steps), sv.whole_variance(name, steps), rtol=1e-11)
         else:  # (9) takes b̂ < 0 at face value, which has the probability 4e-8
             np.testing.assert_allclose(sv.printed_variance(name, steps), given, rtol=2e-5, atol=1e-9)
 

@@ -83,11 +83,7 @@ def numbers():
         return {"ratios": [value] * 3, "errors": [0.004] * 3, "mean_of_unseen": unseen}
 
     return {
-        "samplers": {
-            "SCIR": facts(0.09, 0.1),
-            "SCIR-CV (ii)": facts(0.035, 0.5),
-            "SGRLD": facts(0.367, 0.005),
-        },
+        "samplers": {"SCIR": facts(0.09, 0.1), "SCIR-CV (ii)": facts(0.035, 0.5), "SGRLD": facts(0.367, 0.005)},
         "exact": {"median": 0.027, "distances": [0.027] * 5},
         "below_median": {"exact": 0.5, "SCIR": 0.52, "SGRLD": 0.02},
         "below_median_error": 0.003,

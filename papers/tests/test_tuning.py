@@ -104,9 +104,7 @@ def test_ratio_of_a_run_that_diverged_is_infinite(rows):
 
 
 def test_best_point_has_the_smallest_discrepancy_and_has_not_diverged():
-    gone, far, near = (
-        Measured(1.0, *values) for values in ([math.nan] * 3, (0.1, 1.0, 0.3), (0.2, 1.0, 0.2))
-    )
+    gone, far, near = (Measured(1.0, *values) for values in ([math.nan] * 3, (0.1, 1.0, 0.3), (0.2, 1.0, 0.2)))
     assert tuning.best([gone, far, near]) is near
     assert tuning.best([gone]).diverged
 

@@ -122,22 +122,13 @@ def test_a_group_alone_shows_its_help(command, say):
 
 def test_shell_completion(place):
     """What a shell asks when Tab is pressed, and the script that makes it ask."""
-    environment = os.environ | {
-        "_SCIROCCO_COMPLETE": "complete_bash",
-        "COMP_WORDS": "scirocco to",
-        "COMP_CWORD": "1",
-    }
-    asked = subprocess.run(
-        [sys.executable, "-m", "scirocco"], env=environment, capture_output=True, text=True
-    )
+    environment = os.environ | {"_SCIROCCO_COMPLETE": "complete_bash", "COMP_WORDS": "scirocco to", "COMP_CWORD": "1"}
+    asked = subprocess.run([sys.executable, "-m", "scirocco"], env=environment, capture_output=True, text=True)
     assert asked.stdout.split() == ["topics"], asked.stderr
     # without this the shell is that of the parent process, whatever started the tests
     named = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     script = subprocess.run(
-        [sys.executable, "-m", "scirocco", "--show-completion", "bash"],
-        env=named,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "scirocco", "--show-completion", "bash"], env=named, capture_output=True, text=True
     )
     assert "_SCIROCCO_COMPLETE=complete_bash" in script.stdout
 
@@ -146,11 +137,7 @@ def test_shell_completion(place):
     ("command", "message", "expected"),
     [
         ("sample", "use `sc.resume('a/b', ...)` to resume it", "use `scirocco resume a/b` to resume it"),
-        (
-            "sample",
-            "resume=True to resume them, overwrite=True to",
-            "--resume to resume them, --overwrite to",
-        ),
+        ("sample", "resume=True to resume them, overwrite=True to", "--resume to resume them, --overwrite to"),
         ("resume", "more than num_samples=7. It", "more than --num-samples 7. It"),
         (
             "resume",

@@ -167,10 +167,7 @@ CASES = {
 }
 NAMES = tuple(CASES)
 VOCABULARY = ("num_samples", "num_burnin", "thin", "num_chains", "seed")
-OPTIONS = (
-    *("num_steps", "num_epochs", "max_seconds"),
-    *("store", "resume", "overwrite", "callbacks", "progress"),
-)
+OPTIONS = (*("num_steps", "num_epochs", "max_seconds"), *("store", "resume", "overwrite", "callbacks", "progress"))
 SEED = 7
 QUIET = Diagnosis([], {})
 
@@ -320,9 +317,7 @@ def test_one_number_says_whether_the_chains_agree(name):
     """The R-hat of the warning is the largest of the summary and of the report; without a warning none is large."""
     model, said = ready(name)
     worst = model.summary(digits=None)["r_hat"].max()
-    assert model.report_view().to_judge.summary(digits=None)["r_hat"].max() == pytest.approx(
-        worst, nan_ok=True
-    )
+    assert model.report_view().to_judge.summary(digits=None)["r_hat"].max() == pytest.approx(worst, nan_ok=True)
     found = [re.search(r"R-hat of `?([^`]+)`? is ([\d.,]+)", text) for text in said]
     numbers = [float(match[2].rstrip(".").replace(",", "")) for match in found if match]
     if numbers:

@@ -23,12 +23,7 @@ STEPS = {"num_burnin": 60, "thin": 1}
 FITS = {
     "HMM": (models.HMM, {"num_states": 2, **SHORT}, (ROWS[:, 0],), {"num_steps": 40}),
     "DPMixture": (models.DPMixture, {"base": "gaussian", **SHORT}, (ROWS,), {"num_steps": 40}),
-    "LDA": (
-        models.LDA,
-        {"num_topics": 2, **SHORT},
-        (sp.csr_array(rng.poisson(1, (20, 12))),),
-        {"num_steps": 40},
-    ),
+    "LDA": (models.LDA, {"num_topics": 2, **SHORT}, (sp.csr_array(rng.poisson(1, (20, 12))),), {"num_steps": 40}),
     "blocks": (
         models.StochasticBlockModel,
         {"num_blocks": 2, **SHORT},

@@ -33,16 +33,7 @@ def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ELSEWHERE = {
-    "num_samples": (
-        "draws",
-        "n_samples",
-        "n_draws",
-        "num_draws",
-        "samples",
-        "iter",
-        "n_iter",
-        "num_iterations",
-    ),
+    "num_samples": ("draws", "n_samples", "n_draws", "num_draws", "samples", "iter", "n_iter", "num_iterations"),
     "num_burnin": ("num_warmup", "warmup", "n_warmup", "tune", "n_tune", "burnin", "burn_in", "n_burnin"),
     "num_chains": ("chains", "n_chains", "nchains"),
     "num_epochs": ("epochs", "n_epochs", "max_iter"),
@@ -204,9 +195,7 @@ def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}."
-        ) from error
+        raise InvalidTypeError(f"`{name}` must be an array of numbers, got {type(values).__name__}.") from error
 
 
 def as_float(value: Any) -> Any:

@@ -113,9 +113,7 @@ def compile_ahead(programs: Iterable[tuple[Program, tuple[Any, ...]]]) -> None:
 class Program:
     """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
 
-    def __init__(
-        self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]
-    ):
+    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]):
         self._function, self._static, self._options = function, static_argnums, options
         self._ahead: list[tuple[tuple[Any, ...], Future[Any]]] = []
 
@@ -231,9 +229,7 @@ def _trim(folder: Path) -> None:
         return
     stamp.touch()
     with os.scandir(folder) as entries:
-        files = [
-            (entry.stat(), entry.path) for entry in entries if entry.is_file() and entry.name != stamp.name
-        ]
+        files = [(entry.stat(), entry.path) for entry in entries if entry.is_file() and entry.name != stamp.name]
     total = 0
     for status, path in sorted(files, key=lambda file: max(file[0].st_atime, file[0].st_mtime), reverse=True):
         total += status.st_size

@@ -106,9 +106,7 @@ def normals_in_pairs(key: Key, first: int, shape: tuple[int, ...]) -> Array:
 
 
 def _as_normal(words: Array) -> Array:
-    uniform = ((words >> 9).astype(jnp.float32) + 0.5) * jnp.float32(
-        2.0**-22
-    ) - 1.0  # symmetric, never -1 or 1
+    uniform = ((words >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-22) - 1.0  # symmetric, never -1 or 1
     return 2.0**0.5 * _erfinv(uniform)
 
 

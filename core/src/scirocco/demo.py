@@ -100,9 +100,7 @@ def run_demo(
     require("pandas", "`scirocco demo`")
     make_folder(out_dir)
     begin = time.perf_counter()
-    print(
-        f"{num_rows:,} rows with answers 0 or 1, {NUM_FEATURES} coefficients, and the log likelihood of a row:"
-    )
+    print(f"{num_rows:,} rows with answers 0 or 1, {NUM_FEATURES} coefficients, and the log likelihood of a row:")
     print(f"\n  {CALL}\n", flush=True)
     problem = make_problem(num_rows, seed)
     start = {"beta": np.zeros(NUM_FEATURES, np.float32)}
@@ -111,10 +109,7 @@ def run_demo(
     _show(run, table, problem)
     page, picture = save(run, problem, out_dir)
     seconds = time.perf_counter() - begin
-    print(
-        f"\n{seconds:.0f} s in total; the report is in {page}"
-        + (f", the figure in {picture}" if picture else "")
-    )
+    print(f"\n{seconds:.0f} s in total; the report is in {page}" + (f", the figure in {picture}" if picture else ""))
     if not (open_page and webbrowser.open(page.resolve().as_uri())):
         print(f"Open it with: python -m webbrowser -t {page.resolve().as_uri()}")
     return Demo(problem, run, table, picture, page, seconds)
@@ -140,9 +135,7 @@ def _show(run: Run, table: DataFrame, problem: DemoProblem) -> None:
     print_table("Posterior of the coefficients", columns, rows, right=range(1, len(columns)))
     steps = run.num_chains * sum(run.timing[part]["steps"] for part in ("first_chunk", "sampling"))
     wall = sum(run.timing[part]["wall"] for part in ("setup", "first_chunk", "sampling"))
-    print(
-        f"  {run.num_chains} chains of {run.num_draws:,} draws: {steps:,} steps in {wall:.1f} s, with compiling."
-    )
+    print(f"  {run.num_chains} chains of {run.num_draws:,} draws: {steps:,} steps in {wall:.1f} s, with compiling.")
     print(f"  Chosen: {run.preparation['chosen']}\n  Certificate: {run.certificate}")
 
 
@@ -252,9 +245,7 @@ def draw(figure: Figure, draws: np.ndarray, problem: DemoProblem) -> None:
     marginal.plot(grid, normal, color="black", linestyle="--", label="normal at the exact mode")
     marginal.legend(loc="upper left", fontsize=8)
     trace.set(
-        title=f"β{subscript(slowest)}, the slowest: trace of the four chains",
-        xlabel="draw",
-        xlim=(0, chains.shape[1]),
+        title=f"β{subscript(slowest)}, the slowest: trace of the four chains", xlabel="draw", xlim=(0, chains.shape[1])
     )
     lags.set(title="its autocorrelation", xlabel="lag in draws", xlim=(-1, _MAX_LAG))
     marginal.set(title="its marginal, chain by chain", xlabel=f"β{subscript(slowest)}", yticks=[])
@@ -265,9 +256,7 @@ def _draw_intervals(axes: Axes, draws: np.ndarray, problem: DemoProblem) -> None
     flat = draws.reshape(-1, draws.shape[-1]).astype(np.float64) - problem.truth
     rows = np.arange(flat.shape[1])[::-1]
     for (low, high), width, alpha in (((0.05, 0.95), 2.2, 0.55), ((0.25, 0.75), 5.5, 1.0)):
-        axes.hlines(
-            rows, *np.quantile(flat, [low, high], axis=0), color="#0072b2", linewidth=width, alpha=alpha
-        )
+        axes.hlines(rows, *np.quantile(flat, [low, high], axis=0), color="#0072b2", linewidth=width, alpha=alpha)
     axes.plot(
         flat.mean(axis=0),
         rows,

@@ -255,9 +255,7 @@ class Simplex(Transform):
 
     def contains(self, x: Array) -> Array:
         if x.ndim == 0 or x.shape[-1] < 2:
-            raise InvalidValueError(
-                f"a simplex has at least two values along the last axis; this has shape {x.shape}."
-            )
+            raise InvalidValueError(f"a simplex has at least two values along the last axis; this has shape {x.shape}.")
         return jnp.all(x > 0) & jnp.all(jnp.abs(jnp.sum(x, axis=-1) - 1.0) < _OFF)
 
 
@@ -304,9 +302,7 @@ class CholeskyCorrelation(Transform):
         """Σ over i > j of 2 log sech(u_ij) + Σ_{k<j} log sech(u_ik)."""
         below, logs = self._below(u)
         size = below.shape[-1]
-        later = np.tril(
-            np.arange(size)[:, None] - np.arange(size)[None, :] - 1, -1
-        )  # elements (i, j') with j < j' < i
+        later = np.tril(np.arange(size)[:, None] - np.arange(size)[None, :] - 1, -1)  # elements (i, j') with j < j' < i
         return jnp.sum(logs * jnp.asarray(2 + later, u.dtype))
 
     def contains(self, x: Array) -> Array:
@@ -344,9 +340,7 @@ def _setting(value: Any, owner: str) -> Setting:
             return float(value)
         except (TypeError, ValueError):
             pass
-    raise InvalidTypeError(
-        f"the settings of {owner} must be numbers or functions of the parameters, got {value!r}."
-    )
+    raise InvalidTypeError(f"the settings of {owner} must be numbers or functions of the parameters, got {value!r}.")
 
 
 def interval(low: Setting, high: Setting) -> Bounded:

@@ -119,9 +119,7 @@ def test_replications_share_their_programs():
     """The data have the same shapes, and nothing else differs: a second call compiles nothing."""
     sampler = sc.SGLD(0.3)
     options = {"sampler": sampler, "estimator": sc.Full(), "num_samples": 200, "num_burnin": 50, "thin": 5}
-    options["start"] = np.float32(
-        -0.1
-    )  # a positive start, whose draws become negative, is looked at more closely
+    options["start"] = np.float32(-0.1)  # a positive start, whose draws become negative, is looked at more closely
     simulate = simulator(1.0)
     sbc(MODEL, simulate, num_replications=2, num_ranks=20, **options)
     with compiled() as made:

@@ -96,11 +96,7 @@ PLANTED = {
     ),
     "minibatch noise dominates": lambda seed: run_of(sc.SGLD(0.05 / CURVATURE), sc.Minibatch(20), seed=seed),
     "not converged": lambda seed: run_of(
-        sc.SGLD(0.05 / CURVATURE),
-        sc.Minibatch(2_000),
-        start=jnp.array([30.0, 30.0, -30.0]),
-        seed=seed,
-        num_samples=300,
+        sc.SGLD(0.05 / CURVATURE), sc.Minibatch(2_000), start=jnp.array([30.0, 30.0, -30.0]), seed=seed, num_samples=300
     ),
     "chains disagree": apart,
     "variances do not fit": lambda seed: run_of(  # half of the injected noise is taken out for nothing
@@ -113,11 +109,7 @@ PLANTED = {
 
 
 def test_the_plants_are_all_that_can_be_found():
-    elsewhere = {
-        "several modes",
-        "trajectories diverge",
-        "gradients disagree",
-    }  # test_exact_laws, test_verdicts
+    elsewhere = {"several modes", "trajectories diverge", "gradients disagree"}  # test_exact_laws, test_verdicts
     assert set(PLANTED) == set(NAMES) - elsewhere
 
 
@@ -261,12 +253,7 @@ def test_the_report_reads_well(seed):
     assert 'padding-left:2em">its standard error' in shown
     text = repr(found)
     assert max(map(len, text.splitlines())) <= 160
-    for piece in (
-        "Verdict: the step size is too large",
-        "→ Use step_size=",
-        "R-hat",
-        "kernel Stein discrepancy",
-    ):
+    for piece in ("Verdict: the step size is too large", "→ Use step_size=", "R-hat", "kernel Stein discrepancy"):
         assert piece in text
     assert isinstance(Diagnosis([], {}), Diagnosis)
     assert Diagnosis([], {}).verdict == "all well"

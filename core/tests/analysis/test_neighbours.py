@@ -25,8 +25,7 @@ def test_equal_laws_have_mean_zero(k, seed):
     """With m = n - 1 the k-th neighbours in both samples have one law: the mean is 0 whatever n, k and the law."""
     rng = np.random.default_rng([seed, k])
     found = [
-        kl_knn(rng.gamma(1.0, size=(61, 3)), rng.gamma(1.0, size=(60, 3)), k=k, standardise=False)
-        for _ in range(150)
+        kl_knn(rng.gamma(1.0, size=(61, 3)), rng.gamma(1.0, size=(60, 3)), k=k, standardise=False) for _ in range(150)
     ]
     assert abs(np.mean(found)) < 5 * np.std(found, ddof=1) / math.sqrt(len(found))
 
@@ -38,9 +37,7 @@ def test_known_gaussians(standardise, seed):
     root = np.array([[1.2, 0.0], [0.5, 0.8]])
     exact = gaussian_kl(mean, root @ root.T)
     found = [
-        kl_knn(
-            rng.normal(size=(4_000, 2)) @ root.T + mean, rng.normal(size=(4_000, 2)), standardise=standardise
-        )
+        kl_knn(rng.normal(size=(4_000, 2)) @ root.T + mean, rng.normal(size=(4_000, 2)), standardise=standardise)
         for _ in range(12)
     ]
     assert np.mean(found) == pytest.approx(exact, abs=0.04 + 5 * np.std(found, ddof=1) / math.sqrt(12))

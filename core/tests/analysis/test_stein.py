@@ -22,8 +22,7 @@ def by_differences(x: Any, s: Any, y: Any, t: Any, kernel: Any, step: float = 1e
     in_x = np.array([(kernel(x + e, y) - kernel(x - e, y)) / (2 * step) for e in eye])
     in_y = np.array([(kernel(x, y + e) - kernel(x, y - e)) / (2 * step) for e in eye])
     mixed = sum(
-        (kernel(x + e, y + e) - kernel(x + e, y - e) - kernel(x - e, y + e) + kernel(x - e, y - e))
-        / (4 * step**2)
+        (kernel(x + e, y + e) - kernel(x + e, y - e) - kernel(x - e, y + e) + kernel(x - e, y - e)) / (4 * step**2)
         for e in eye
     )
     return float(s @ t * kernel(x, y) + s @ in_y + t @ in_x + mixed)
@@ -107,9 +106,7 @@ def test_exact_draws_fall_like_the_root_of_their_number(seed: int) -> None:
     rng, scale = np.random.default_rng(seed), 2.0
     counts = np.array([50, 200, 800])
     how: dict[str, Any] = {"unbiased": False, "scale": scale, "standardise": False}
-    squares = [
-        np.mean([ksd(x, -x, **how).squared for x in rng.normal(size=(6_400 // n, n, 2))]) for n in counts
-    ]
+    squares = [np.mean([ksd(x, -x, **how).squared for x in rng.normal(size=(6_400 // n, n, 2))]) for n in counts]
     own = 2.0 / scale + 2.0 / scale**3  # E|s|² = 2 for two standard normal coordinates
     np.testing.assert_allclose(np.array(squares) * counts / own, 1.0, atol=0.5)
     slope = np.polyfit(np.log(counts), 0.5 * np.log(squares), 1)[0]

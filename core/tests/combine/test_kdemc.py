@@ -89,10 +89,7 @@ def test_semiparametric_estimates_add_no_variance_to_normal_subposteriors(seed):
     """Kernels alone add h² to the variance of each; in five dimensions that is much."""
     rng = np.random.default_rng(seed)
     shards = [rng.normal(mean, 1.0, size=(600, 5)) for mean in (-0.1, 0.1, 0.2)]
-    found = {
-        kind: kdemc(shards, semiparametric=kind, num_draws=1_000, seed=seed).draws.var()
-        for kind in (True, False)
-    }
+    found = {kind: kdemc(shards, semiparametric=kind, num_draws=1_000, seed=seed).draws.var() for kind in (True, False)}
     assert abs(found[True] * 3 - 1) < 0.12
     assert found[False] * 3 > 1.1
 
@@ -129,9 +126,7 @@ def test_one_subposterior_gives_its_density_estimate(seed):
     with pytest.warns(SciroccoWarning, match="20,000 draws come from 130 components"):
         found = kdemc([points], num_draws=20_000, num_chains=20_000, num_burnin=0, seed=seed)
     h = found.diagnostics["bandwidth"] * points.std(ddof=1)
-    p = stats.kstest(
-        found.draws[:, 0], lambda x: stats.norm.cdf(x[:, None], points[:, 0], h).mean(axis=1)
-    ).pvalue
+    p = stats.kstest(found.draws[:, 0], lambda x: stats.norm.cdf(x[:, None], points[:, 0], h).mean(axis=1)).pvalue
     assert p > 1e-6
     assert found.diagnostics["moved"] > 0.9
 

@@ -52,9 +52,7 @@ def in_numpy(parts):
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("num_shards", [1, 3, 7])
-@pytest.mark.parametrize(
-    "model", [sharding.SCALED, sc.Model(sharding.scaled_likelihood, sharding.scaled_prior)]
-)
+@pytest.mark.parametrize("model", [sharding.SCALED, sc.Model(sharding.scaled_likelihood, sharding.scaled_prior)])
 def test_the_densities_on_the_real_line_multiply_to_the_posterior(model, num_shards, seed):
     data = sharding.rows(100, seed)
     part = fractionate(model, num_shards)
@@ -255,8 +253,7 @@ def test_folders_and_shards_of_them_are_streamed_to_the_same_draws(client, tmp_p
         sc.data.write(path, x[30 * number : 30 * number + 30])
     options = OPTIONS | {"num_samples": 100}
     here, there = (
-        subposteriors(sharding.GAUSSIAN, paths, None, np.float32(0), **options, client=link)
-        for link in (None, client)
+        subposteriors(sharding.GAUSSIAN, paths, None, np.float32(0), **options, client=link) for link in (None, client)
     )
     helpers.assert_equal(in_numpy(here), in_numpy(there))
     assert here.num_rows == [30, 30]
@@ -315,11 +312,7 @@ def test_ctrl_c_keeps_what_there_is_and_begins_no_other_shard(tmp_path, plain, m
         ({"data": ["nowhere"], "num_shards": None}, InvalidValueError, "there is no folder"),
         ({"model": sc.Model}, InvalidTypeError, "add parentheses"),
         ({"model": sharding.log_prior}, InvalidTypeError, "are made of a sc.Model"),
-        (
-            {"model": sc.CountModel(1.0, lambda x, z: z)},
-            InvalidTypeError,
-            "could not be combined",
-        ),
+        ({"model": sc.CountModel(1.0, lambda x, z: z)}, InvalidTypeError, "could not be combined"),
     ],
 )
 def test_bad_inputs(change, kind, message):
@@ -403,8 +396,4 @@ def test_a_worker_that_does_not_see_the_files_says_so(tmp_path):
     _begin(tmp_path / "store")
     shard = Shard(None, 0, str(tmp_path / "store" / "shard-000"))
     with pytest.raises(sc.errors.StoreError, match="JAX_ENABLE_X64"):
-        draw(
-            shard,
-            lambda step: None,
-            settings=ShardSettings(sharding.SCALED, None, {}, not jax.config.jax_enable_x64),
-        )
+        draw(shard, lambda step: None, settings=ShardSettings(sharding.SCALED, None, {}, not jax.config.jax_enable_x64))

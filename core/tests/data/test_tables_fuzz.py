@@ -22,9 +22,7 @@ pytestmark = pytest.mark.unit
 
 WORDS = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6),
-    st.sampled_from(
-        ["NA", "nan", "007", "1_0", "1,5", 'a"b', "10:30", "true", "x\ny", "#", "é", "1e5", " x", "²"]
-    ),
+    st.sampled_from(["NA", "nan", "007", "1_0", "1,5", 'a"b', "10:30", "true", "x\ny", "#", "é", "1e5", " x", "²"]),
 )
 COLUMNS = {
     "small": st.integers(-(2**31), 2**31),
@@ -93,9 +91,7 @@ def test_text_files(tmp_path_factory, data):
         column = found[name]
         if kind in ("text", "digits", "numerals"):
             texts = [None if value is None else value.strip() or None for value in values]
-            if column.dtype == object and not all(
-                type(one) in (int, bool, type(None)) for one in column.tolist()
-            ):
+            if column.dtype == object and not all(type(one) in (int, bool, type(None)) for one in column.tolist()):
                 same(column, texts, "text")
                 continue
             # all of them could be read as numbers or flags: each must be the same when it is written again
@@ -105,9 +101,7 @@ def test_text_files(tmp_path_factory, data):
                 elif type(one) in (int, bool):
                     assert str(one) == other or str(one).lower() == other.lower()
                 else:
-                    assert float(other) == one and not (
-                        len(other) > 1 and other.isdigit() and other[0] == "0"
-                    )
+                    assert float(other) == one and not (len(other) > 1 and other.isdigit() and other[0] == "0")
             continue
         same(column, values, kind)
 
@@ -145,21 +139,13 @@ def test_frames(data):
 
         types = {"small": polars.Int64, "64 bits": polars.Int64, "unsigned": polars.UInt64}
         types |= {"decimal": polars.Float64, "flag": polars.Boolean}
-        frame = polars.DataFrame(
-            {n: polars.Series(v, dtype=types.get(k, polars.String)) for n, (k, v) in made.items()}
-        )
+        frame = polars.DataFrame({n: polars.Series(v, dtype=types.get(k, polars.String)) for n, (k, v) in made.items()})
     elif library == "arrow":
         types = {"small": arrow.int64(), "64 bits": arrow.int64(), "unsigned": arrow.uint64()}
         types |= {"decimal": arrow.float64(), "flag": arrow.bool_()}
         frame = arrow.table({n: arrow.array(v, types.get(k, arrow.string())) for n, (k, v) in made.items()})
     else:
-        types = {
-            "small": "Int64",
-            "64 bits": "Int64",
-            "unsigned": "UInt64",
-            "decimal": "float64",
-            "flag": bool,
-        }
+        types = {"small": "Int64", "64 bits": "Int64", "unsigned": "UInt64", "decimal": "float64", "flag": bool}
         frame = {n: pandas.Series(v, dtype=types.get(k, object)) for n, (k, v) in made.items()}
         frame = frame if library == "dict" else pandas.DataFrame(frame)
     found = as_frame(frame, list(made), "the test")
@@ -209,8 +195,7 @@ def test_arrays(tmp_path_factory, data):
 
 @examples(100)
 @given(
-    st.binary(max_size=60),
-    st.sampled_from([".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".feather", ".npy", ".npz"]),
+    st.binary(max_size=60), st.sampled_from([".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".feather", ".npy", ".npz"])
 )
 def test_files_of_any_bytes(tmp_path_factory, content, ending):
     path = tmp_path_factory.getbasetemp() / f"odd{ending}"

@@ -227,9 +227,7 @@ def test_a_label_file_and_an_edge_list_keep_their_first_row(written):
 # -- one reader for all ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["t.csv", "t.tsv", "t.csv.gz", "T.TSV", "t.parquet", "T.PARQUET", "t.feather"]
-)
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "T.TSV", "t.parquet", "T.PARQUET", "t.feather"])
 def test_models_and_commands_read_the_same_files(tmp_path, name):
     pandas = pytest.importorskip("pandas")
     rows = {"a": [1.5, 2.5, 3.5], "b": [2**53 + 1, 2, 3], "text": ["some words", "more of them", "007 men"]}
@@ -240,9 +238,7 @@ def test_models_and_commands_read_the_same_files(tmp_path, name):
         table.to_feather(path)
     else:
         table.to_csv(path, index=False, sep="\t" if "tsv" in name.lower() else ",")
-    pandas.testing.assert_frame_equal(
-        read_table(path).astype({"text": object}), table.astype({"text": object})
-    )
+    pandas.testing.assert_frame_equal(read_table(path).astype({"text": object}), table.astype({"text": object}))
     assert list(read_table(path, ["b", "t*"]).columns) == ["b", "text"]
     found = read_rows(Wanted(path, "a,b", None, "auto"))
     assert found.base == "gaussian" and found.X["b"].tolist() == rows["b"]

@@ -90,9 +90,7 @@ def test_a_corpus_is_read(tiny):
     np.testing.assert_array_equal(data.matrix.toarray(), [[4, 0, 1], [0, 0, 0], [0, 2, 0]])
     assert data.matrix.dtype == np.int32 and data.vocabulary == ("ant", "bee", "cat")
     assert data.source.startswith("tiny: a field. Licence: none needed. Read from ")
-    np.testing.assert_array_equal(
-        corpora.read_counts(entry, origin, 2).matrix.toarray(), [[4, 0, 1], [0, 2, 0]]
-    )
+    np.testing.assert_array_equal(corpora.read_counts(entry, origin, 2).matrix.toarray(), [[4, 0, 1], [0, 2, 0]])
     with pytest.raises(errors.InvalidValueError, match="no document of `tiny` has 6 tokens"):
         corpora.read_counts(entry, origin, 6)
     with pytest.raises(errors.InvalidTypeError, match="`min_tokens`"):
@@ -103,14 +101,7 @@ def test_missing_files_are_described(tiny, tmp_path, cache):
     entry, _ = tiny
     with pytest.raises(errors.InvalidValueError) as caught:
         files.find(entry)
-    for words in (
-        str(cache / "tiny"),
-        "tiny.npz",
-        entry.files[0].sha256,
-        "a field",
-        "Counted by hand",
-        "--data",
-    ):
+    for words in (str(cache / "tiny"), "tiny.npz", entry.files[0].sha256, "a field", "Counted by hand", "--data"):
         assert words in str(caught.value)
 
 
@@ -131,9 +122,7 @@ def test_a_damaged_file_is_refused_also_after_a_good_one(tiny):
     entry, origin = tiny
     files.find(entry, origin)
     (origin / "words.txt").write_bytes(WORDS.replace(b"bee", b"bug"))
-    with pytest.raises(
-        errors.InvalidValueError, match=r"words\.txt is damaged or another version: its sha256"
-    ):
+    with pytest.raises(errors.InvalidValueError, match=r"words\.txt is damaged or another version: its sha256"):
         files.find(entry, origin)
 
 

@@ -157,15 +157,8 @@ def test_a_summary_has_the_numbers_of_its_parts(seed, shape):
     np.testing.assert_allclose(found["mean"], x.mean(axis=(0, 1)))
     if shape[0] * shape[1] > 1:
         np.testing.assert_allclose(found["sd"], x.std(axis=(0, 1), ddof=1))
-    np.testing.assert_allclose(
-        found["quantiles"], np.quantile(x, [0.1, 0.5, 0.9], axis=(0, 1), method="weibull")
-    )
-    for name, method in (
-        ("ess_bulk", "bulk"),
-        ("ess_tail", "tail"),
-        ("r_hat", "rank"),
-        ("mcse_mean", "mcse"),
-    ):
+    np.testing.assert_allclose(found["quantiles"], np.quantile(x, [0.1, 0.5, 0.9], axis=(0, 1), method="weibull"))
+    for name, method in (("ess_bulk", "bulk"), ("ess_tail", "tail"), ("r_hat", "rank"), ("mcse_mean", "mcse")):
         np.testing.assert_array_equal(found[name], METHODS[method](x))
 
 

@@ -44,9 +44,7 @@ def test_regions_that_bend_the_wrong_way_are_left(seed):
     start = np.random.default_rng(seed).uniform(-0.4, 0.4, 3)
 
     def curve(x):
-        return Curve(
-            x, -np.sum((x**2 - 1) ** 2), -4 * x * (x**2 - 1), lambda: np.diag(4 * (3 * x**2 - 1)), None
-        )
+        return Curve(x, -np.sum((x**2 - 1) ** 2), -4 * x * (x**2 - 1), lambda: np.diag(4 * (3 * x**2 - 1)), None)
 
     found = ascend(curve(start), curve, most=100, close=1e-8)
     np.testing.assert_allclose(found.here.at, np.sign(start), atol=1e-6)

@@ -32,8 +32,7 @@ def in_category(_, row):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["scir", *(pytest.param(name, marks=pytest.mark.rotates(2)) for name in ("scir_cv_1", "scir_cv_2"))],
+    "name", ["scir", *(pytest.param(name, marks=pytest.mark.rotates(2)) for name in ("scir_cv_1", "scir_cv_2"))]
 )
 def test_moments_are_those_of_the_theory(name, seed):
     """Mean and variance after 1, 5, 20 and 40 steps, over independent chains, |z| < 5."""
@@ -204,9 +203,7 @@ def drawn_topic(omega, word, key):
 def share_posterior(words):
     """The posterior of the first topic's share, on a grid."""
     share = (np.arange(4_000) + 0.5) / 4_000
-    height = np.log(np.outer(share, TOPICS[0]) + np.outer(1 - share, TOPICS[1])) @ np.bincount(
-        words, minlength=3
-    )
+    height = np.log(np.outer(share, TOPICS[0]) + np.outer(1 - share, TOPICS[1])) @ np.bincount(words, minlength=3)
     weight = np.exp(height - height.max())
     mean = weight @ share / weight.sum()
     return mean, np.sqrt(weight @ (share - mean) ** 2 / weight.sum())

@@ -35,11 +35,7 @@ def small_layout(family):
     x = np.stack([np.ones(ROWS), rng.normal(size=ROWS)], axis=1).astype(np.float32)
     level = rng.integers(0, LEVELS[1], ROWS).astype(np.int32)
     arrays = {"x": x, "y": np.zeros(ROWS, np.float32), "z_0": x, "z_1": x[:, :1], "z_2": x[:, :1]}
-    arrays |= {
-        "level_0": np.arange(ROWS, dtype=np.int32) % LEVELS[0],
-        "level_1": level,
-        "level_2": level // 2,
-    }
+    arrays |= {"level_0": np.arange(ROWS, dtype=np.int32) % LEVELS[0], "level_1": level, "level_2": level // 2}
     start = {"coef": np.zeros(2, np.float32), "root_0": np.eye(2, dtype=np.float32)}
     start |= {f"sd_{f.number}": np.ones(f.size, np.float32) for f in FACTORS}
     if FAMILIES[family].continuous:
@@ -97,9 +93,7 @@ def statistics(layout, data, theta, effects):
         found |= {f"log sd {f.number} {k}": jnp.log(theta[f"sd_{f.number}"][k]) for k in range(f.size)}
         found[f"effect {f.number}"] = jnp.tanh(effects[f.number][0, 0])
         found[f"spread {f.number}"] = jnp.log(jnp.sum(effects[f.number] ** 2))
-        found[f"size {f.number}"] = jnp.log(
-            jnp.sum(effects[f.number][-1] ** 2) / theta[f"sd_{f.number}"][-1] ** 2
-        )
+        found[f"size {f.number}"] = jnp.log(jnp.sum(effects[f.number][-1] ** 2) / theta[f"sd_{f.number}"][-1] ** 2)
     found["correlation"] = theta["root_0"][1, 0]
     found |= {name: jnp.log(theta[name]) for name in ("noise", "freedom") if name in theta}
     eta = predictor(layout, data, theta, effects)
@@ -278,10 +272,7 @@ def ratings(seed=0, num_users=200, num_films=150, num_rows=4_000):
     rng = np.random.default_rng(seed)
     user, film = rng.integers(0, num_users, num_rows), rng.integers(0, num_films, num_rows)
     user[:num_users], film[:num_films] = np.arange(num_users), np.arange(num_films)
-    effects = {
-        "user": rng.normal(size=(num_users, 2)) * [8.0, 0.5],
-        "film": 5 * rng.normal(size=(num_films, 1)),
-    }
+    effects = {"user": rng.normal(size=(num_users, 2)) * [8.0, 0.5], "film": 5 * rng.normal(size=(num_films, 1))}
     x = 50 + 10 * rng.normal(size=num_rows)
     y = 100 + 3 * x + effects["user"][user, 0] + effects["user"][user, 1] * x + effects["film"][film, 0]
     y = y + 10 * rng.normal(size=num_rows)

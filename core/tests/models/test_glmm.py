@@ -40,9 +40,7 @@ def table(seed=0, num_shops=40, rows_each=15):
 @pytest.mark.unit
 def test_formulas_are_split_into_their_parts():
     found = parse(
-        "y ~ 0 + a*b + C(d, contr.sum) - c + offset(e) + (1 + a || g) + (x | h/k) + (1|u:v)".replace(
-            ", contr.sum", ""
-        )
+        "y ~ 0 + a*b + C(d, contr.sum) - c + offset(e) + (1 + a || g) + (x | h/k) + (1|u:v)".replace(", contr.sum", "")
     )
     assert (found.response, found.fixed, found.offset) == ("y", "0 + a*b + C(d) - c", "e")
     assert [tuple(term) for term in found.groups] == [
@@ -250,9 +248,7 @@ def test_few_levels_are_parameters_only_if_they_differ(family):
         assert isinstance(found.model, sc.Model) and "effects_0" in found.start
         with pytest.MonkeyPatch.context() as patch:  # the same from some of the rows
             patch.setattr(problem, "MOST_NUMBERS", 15_000)
-            assert (
-                problem.compose(formula, family, frame, None, "error", parse(formula)).by_blocks == expected
-            )
+            assert problem.compose(formula, family, frame, None, "error", parse(formula)).by_blocks == expected
 
 
 @pytest.mark.unit

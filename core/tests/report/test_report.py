@@ -41,12 +41,7 @@ def test_a_report_has_every_section_and_asks_nobody(stored):
         assert link == "data:," or (link.startswith("#") and link[1:] in page.ids)
     assert set(page.controls) <= page.labels
     names = [tag for tag, _ in page.tags]
-    assert (names.count("h1"), names.count("main"), names.count("style"), names.count("script")) == (
-        1,
-        1,
-        1,
-        1,
-    )
+    assert (names.count("h1"), names.count("main"), names.count("style"), names.count("script")) == (1, 1, 1, 1)
     for tag, known in page.tags:
         if tag == "svg" and "preserveaspectratio" not in known:  # which is a part of one that says what it is
             assert known.get("aria-label") or known.get("aria-hidden")
@@ -85,9 +80,7 @@ def test_a_run_without_origin_says_what_could_not_be_judged(stored):
 
 def test_a_diagnosis_that_is_given_is_shown(stored):
     finding = Finding("step size too large", "the step is <too> large", "seen so", "halve it")
-    said = Page(report.html(stored[0], diagnosis=Diagnosis([finding], {"r_hat": 1.234}))).sections[
-        "diagnosis"
-    ]
+    said = Page(report.html(stored[0], diagnosis=Diagnosis([finding], {"r_hat": 1.234}))).sections["diagnosis"]
     for words in ("The step is <too> large", "seen so", "halve it", "1.234"):
         assert said.count(words) == 1
 
@@ -198,12 +191,8 @@ def curves_of(seed, step_size, **changes):
 
 def test_step_sizes_of_every_kind_are_told(seed):
     assert "Step size was constant: 0.25." in curves_of(seed, 0.25)
-    of_leaves = curves_of(
-        seed, {"mu": 0.5, "sigma": {"name": "Polynomial", "start": 1.0, "tau": 9.0, "kappa": 0.5}}
-    )
-    assert (
-        "Step size of mu was constant: 0.5." in of_leaves and "Step size of sigma at each step" in of_leaves
-    )
+    of_leaves = curves_of(seed, {"mu": 0.5, "sigma": {"name": "Polynomial", "start": 1.0, "tau": 9.0, "kappa": 0.5}})
+    assert "Step size of mu was constant: 0.5." in of_leaves and "Step size of sigma at each step" in of_leaves
     assert "0.1 to 0.4, a number for each of 2 parameters" in curves_of(seed, [0.1, 0.4])
 
 
@@ -215,13 +204,7 @@ def test_the_search_for_a_step_size_is_drawn(seed):
     ]
     tuning = {"chosen": {"step_size": 0.1}, "num_steps": 4_000, "trials": trials}
     said = curves_of(seed, 0.1, preparation={"tuning": tuning})
-    for words in (
-        "3 settings",
-        "4,000 steps per round",
-        "Chosen: step size 0.1",
-        "1 diverged (NaN or inf)",
-        "round 2",
-    ):
+    for words in ("3 settings", "4,000 steps per round", "Chosen: step size 0.1", "1 diverged (NaN or inf)", "round 2"):
         assert words in said
     assert "Stein discrepancy against step size" in said
 
@@ -293,10 +276,7 @@ def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
     values[:, :, 7] += 100.0
     found = chains.gather({"a": values[:, :, :5], "b": values[:, :, 5:]})
     chosen = chains.choose(chains.summarise(found), 1, 1)
-    assert {found.names[k]: why for k, why in chosen.items()} == {
-        "a[4]": "mixed worst",
-        "b[2]": "largest mean",
-    }
+    assert {found.names[k]: why for k, why in chosen.items()} == {"a[4]": "mixed worst", "b[2]": "largest mean"}
 
 
 def test_elements_of_a_parameter_share_an_axis_unless_one_would_not_be_seen(seed):
@@ -314,12 +294,8 @@ def test_elements_of_a_parameter_share_an_axis_unless_one_would_not_be_seen(seed
 def test_statistics_that_only_count_or_are_charted_are_left_out(seed):
     size = noise(seed, 2, 50)
     passes = np.broadcast_to(3.0 * np.arange(50), (2, 50))
-    run = made_run(
-        {"size": size}, stats={"passes": passes, "size_again": size, "energy": noise(seed + 1, 2, 50)}
-    )
+    run = made_run({"size": size}, stats={"passes": passes, "size_again": size, "energy": noise(seed + 1, 2, 50)})
     said = Page(report.html(run, diagnosis=Diagnosis([], {}))).sections["curves"]
-    labels = [
-        known.get("aria-label", "") for _, known in Page(report.html(run, diagnosis=Diagnosis([], {}))).tags
-    ]
+    labels = [known.get("aria-label", "") for _, known in Page(report.html(run, diagnosis=Diagnosis([], {}))).tags]
     drawn = [label for label in labels if label.endswith("at each draw")]
     assert drawn == ["Energy at each draw"] and "Passes" not in said

@@ -37,13 +37,7 @@ SAMPLER = sc.Blocks({"a": sc.BAOAB(0.05, friction=1.0), "c": sc.Gibbs(_precision
 
 def _run(estimator, data=DATA, sampler=SAMPLER, **options):
     return sc.sample(
-        MODEL,
-        data,
-        START,
-        sampler=sampler,
-        estimator=estimator,
-        progress=False,
-        **{"num_samples": 12, **options},
+        MODEL, data, START, sampler=sampler, estimator=estimator, progress=False, **{"num_samples": 12, **options}
     )
 
 
@@ -123,37 +117,25 @@ REST = {"a": ONE, "b": ONE}
         (lambda: sc.BlockModel(3), InvalidTypeError, "joint sc.Model"),
         (lambda: sc.BlockModel(MODEL, a=3), InvalidTypeError, "sc.CountModel or sc.Statistics"),
         (lambda: _run(sc.Full(), sampler=sc.Blocks(REST)), InvalidValueError, "no sampler for \\['c'\\]"),
+        (lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.SCIR(1.0)})), InvalidTypeError, "driven by counts"),
         (
-            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.SCIR(1.0)})),
-            InvalidTypeError,
-            "driven by counts",
-        ),
-        (
-            lambda: _run(
-                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params, total: 1.0)})
-            ),
+            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params, total: 1.0)})),
             InvalidTypeError,
             "requires a sum of statistics",
         ),
         (
-            lambda: _run(
-                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: jnp.ones(3))})
-            ),
+            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: jnp.ones(3))})),
             InvalidValueError,
             "returned shape \\(3,\\)",
         ),
         (lambda: _run(sc.SAGA(SIZE)), InvalidTypeError, "sc.Blocks does not support"),
         (
-            lambda: _run(
-                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: params["d"])})
-            ),
+            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: params["d"])})),
             InvalidTypeError,
             "Gibbs update of `c` raised an error .* KeyError",
         ),
         (
-            lambda: sc.sample(
-                sc.BlockModel(MODEL, d=sc.Statistics(_likelihood)), DATA, START, sampler=SAMPLER
-            ),
+            lambda: sc.sample(sc.BlockModel(MODEL, d=sc.Statistics(_likelihood)), DATA, START, sampler=SAMPLER),
             InvalidValueError,
             "BlockModel names \\['d'\\]",
         ),
@@ -183,9 +165,7 @@ def test_half_of_the_rows_for_each_of_two_blocks():
     rows = jnp.arange(float(N))
     whole = Batch(rows, rows.astype(int), None, 1.0, 0.0, N)
     first, second = (schemes._share(whole, place, 2, single) for place in range(2))
-    assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(
-        second.rows.tolist()
-    )
+    assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(second.rows.tolist())
     assert first.scale == 2.0
 
 

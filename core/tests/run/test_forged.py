@@ -16,8 +16,7 @@ from scirocco.store import files
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 MODEL = sc.Model(
-    lambda params, x: -0.5 * jnp.sum((x - params["mean"]) ** 2),
-    lambda params: -params["mean"] @ params["mean"],
+    lambda params, x: -0.5 * jnp.sum((x - params["mean"]) ** 2), lambda params: -params["mean"] @ params["mean"]
 )
 ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 VALUES = [None, float("nan"), -1, "x", [], {"a": 1}, 2**70, "remove"]

@@ -192,9 +192,7 @@ def test_log_likelihoods_row_by_row(seed, tmp_path, monkeypatch):
     written = run.log_likelihood(to=tmp_path / "out")
     np.testing.assert_allclose(written, expected, rtol=1e-5, atol=1e-6)
     loaded = run_of(draws)
-    np.testing.assert_allclose(
-        loaded.log_likelihood(rows, model=run.origin.model), expected, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(loaded.log_likelihood(rows, model=run.origin.model), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(InvalidValueError, match="pass both"):
         loaded.log_likelihood()
 
@@ -215,9 +213,7 @@ def test_what_has_no_log_likelihood_is_refused():
     sums = sc.data.ArraySource(rows, sums_up=True)
     with pytest.raises(InvalidValueError, match="sums over the rows"):
         with_origin(np.zeros((1, 5), np.float32), sums).log_likelihood()
-    infinite = with_origin(
-        np.zeros((1, 5), np.float32), rows, sc.Model(lambda mu, row: jnp.log(mu + row["y"]))
-    )
+    infinite = with_origin(np.zeros((1, 5), np.float32), rows, sc.Model(lambda mu, row: jnp.log(mu + row["y"])))
     with pytest.raises(InvalidValueError, match="row 0 is not finite"):
         infinite.log_likelihood()
 

@@ -97,9 +97,7 @@ def test_a_forked_process_is_told_at_once():
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("option", "cache", "kept"), [("", "", False), ("False", "", True), ("", "off", True)]
-)
+@pytest.mark.parametrize(("option", "cache", "kept"), [("", "", False), ("False", "", True), ("", "off", True)])
 def test_importing_the_library_changes_nothing_for_others(tmp_path, option, cache, kept):
     """Settings of JAX, its listeners and the filters of warnings (SciPy adds some), before and after an import.
 
@@ -147,9 +145,7 @@ def test_programs_of_others_are_not_run(cache, monkeypatch, case):
         folder.chmod(0o777)
     else:
         monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-    with pytest.warns(
-        sc.errors.SciroccoWarning, match="belongs to another user, or everybody may write to it"
-    ):
+    with pytest.warns(sc.errors.SciroccoWarning, match="belongs to another user, or everybody may write to it"):
         assert _programs.keep() is None
     assert "jax_compilation_cache_dir" not in told
 

@@ -51,9 +51,7 @@ def test_scores_far_from_a_line_are_no_evidence(seed):
 @pytest.mark.parametrize("thin", [1, 3])
 def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
     """Exactly, since all rows are used: not of the position before, nor of the one after."""
-    run = helpers.draw(
-        sampler, "Full", num_samples=8, num_burnin=2, thin=thin, num_chains=2, keep_gradients=True
-    )
+    run = helpers.draw(sampler, "Full", num_samples=8, num_burnin=2, thin=thin, num_chains=2, keep_gradients=True)
     for chain in range(2):
         for number in range(8):
             at = jax.tree.map(lambda leaf: leaf[chain, number], run.draws)  # noqa: B023
@@ -61,9 +59,7 @@ def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
             exact = helpers.exact_gradient(at)
             helpers.assert_close(kept, exact, rtol=1e-4, atol=1e-3)
             flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(exact)])
-            np.testing.assert_allclose(
-                run.stats["gradient_norm"][chain, number], np.linalg.norm(flat), rtol=1e-4
-            )
+            np.testing.assert_allclose(run.stats["gradient_norm"][chain, number], np.linalg.norm(flat), rtol=1e-4)
 
 
 @pytest.mark.rotates(2)
@@ -117,12 +113,7 @@ def test_the_configuration_defines_the_run(run):
 def test_schedules_and_numbers_chosen_by_the_sampler_are_in_the_configuration():
     run = helpers.draw(sc.SGHMC({"bias": sc.schedules.polynomial(5e-3), "weights": 5e-3}))
     sampler = run.configuration["sampler"]
-    assert sampler["step_size"]["bias"] == {
-        "name": "Polynomial",
-        "start": 5e-3,
-        "tau": 1_000.0,
-        "kappa": 0.33,
-    }
+    assert sampler["step_size"]["bias"] == {"name": "Polynomial", "start": 5e-3, "tau": 1_000.0, "kappa": 0.33}
     assert sampler["friction"]["bias"] > 0
     assert sampler["friction"]["weights"]["min"] > 0
     json.dumps(run.configuration)
@@ -140,10 +131,7 @@ def nested_likelihood(params, x):
 
 def test_draws_by_name():
     params = {
-        "layers": [
-            Layer(np.zeros((2, 2), np.float32), np.float32(0)),
-            Layer(np.zeros(3, np.float32), np.float32(0)),
-        ],
+        "layers": [Layer(np.zeros((2, 2), np.float32), np.float32(0)), Layer(np.zeros(3, np.float32), np.float32(0))],
         "rest": (np.float32(1.0),),
     }
     run = sc.sample(
@@ -343,25 +331,16 @@ def test_a_notebook_shows_a_summary_as_it_is_printed(run):
     shown = frame._repr_html_()
     assert "<td>1.5</td>" in shown and f"<td>{frame['ess_bulk'].iloc[0]:.0f}</td>" in shown
     assert "Right within &lt;a bit&gt;." in shown and "&lt;a" not in run.summary()._repr_html_()
-    many = dataclasses.replace(
-        run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 90))}
-    ).summary()
+    many = dataclasses.replace(run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 90))}).summary()
     assert "&lt;b&gt;[89]" in many._repr_html_() and "&lt;b&gt;[45]" not in many._repr_html_()
 
 
 def test_a_notebook_shows_a_certificate():
     good = Certificate(0.0411, 0.021)._repr_html_()
-    for piece in (
-        "no trouble was found",
-        "right within 0.05 posterior standard deviations",
-        "right within 3 %",
-    ):
+    for piece in ("no trouble was found", "right within 0.05 posterior standard deviations", "right within 3 %"):
         assert piece in good
     bad = Certificate(troubles=("<a> is off", "chains disagree"), unknown="they need the model")._repr_html_()
-    assert (
-        "<li>&lt;a&gt; is off.</li><li>chains disagree.</li>" in bad
-        and "not known: they need the model" in bad
-    )
+    assert "<li>&lt;a&gt; is off.</li><li>chains disagree.</li>" in bad and "not known: they need the model" in bad
 
 
 def test_labels_along_axes_name_the_parameters_of_a_text(run):

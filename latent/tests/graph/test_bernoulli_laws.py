@@ -14,13 +14,7 @@ from scirocco_latent.graph import _bernoulli
 from scirocco_latent.graph.bernoulli_chains import BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco_latent.graph.edges import read
 from scirocco_latent.graph.gibbs import BlockPrior, network, seed_words
-from scirocco_latent.graph.poisson_chains import (
-    GradientMethod,
-    LangevinChain,
-    MixedChain,
-    PoissonPrior,
-    units,
-)
+from scirocco_latent.graph.poisson_chains import GradientMethod, LangevinChain, MixedChain, PoissonPrior, units
 
 N, K, BATCHES = 5, 2, 40
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 0), (3, 4)]
@@ -276,13 +270,7 @@ def test_block_matrices_move_with_unbiased_counts(seed):
     """Estimated units of edges by the communities of both ends, and weights of a node of a directed network."""
     _, net = net_of(True, True)
     chain = LangevinChain(
-        net,
-        units(net),
-        GENERAL._replace(shape=20.0),
-        N,
-        seed,
-        0,
-        method=GradientMethod("scir_cv_counts", 0.4, 1),
+        net, units(net), GENERAL._replace(shape=20.0), N, seed, 0, method=GradientMethod("scir_cv_counts", 0.4, 1)
     )
     rng = np.random.default_rng([seed, 3])
     start, chain.matrix, chain.receive = (

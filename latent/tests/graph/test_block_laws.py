@@ -25,22 +25,12 @@ EDGES = {
 UNSEEN = np.array([[0, 3], [1, 4]])
 KINDS = {
     "bernoulli": (BlockPrior(3, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
-    "bernoulli directed, unseen pairs": (
-        BlockPrior(K, False, False, 0.7, 0.8, 2.5, 1.0),
-        "directed",
-        True,
-        UNSEEN,
-    ),
+    "bernoulli directed, unseen pairs": (BlockPrior(K, False, False, 0.7, 0.8, 2.5, 1.0), "directed", True, UNSEEN),
     "poisson": (BlockPrior(K, True, False, 0.7, 0.8, 0.9, 1.0), "weighted", False, UNSEEN),
     "degree-corrected": (BlockPrior(K, True, True, 0.7, 0.8, 0.9, 0.6), "weighted", False, UNSEEN),
     "degree-corrected, directed": (BlockPrior(K, True, True, 0.7, 0.8, 0.9, 0.6), "directed", True, None),
     "process": (BlockPrior(N, False, False, 1.3, 0.8, 2.5, 1.0, True), "undirected", False, None),
-    "degree-corrected process": (
-        BlockPrior(N, True, True, 1.3, 0.8, 0.9, 0.6, True),
-        "weighted",
-        False,
-        UNSEEN,
-    ),
+    "degree-corrected process": (BlockPrior(N, True, True, 1.3, 0.8, 0.9, 0.6, True), "weighted", False, UNSEEN),
 }
 
 
@@ -59,10 +49,7 @@ def adjacency(graph):
 def observed(graph, unseen):
     """Pairs that count: each once, without those of a node with itself and without the unseen ones."""
     pairs = [(i, j) for i in range(N) for j in range(N) if (i < j or graph.directed) and i != j]
-    hidden = {
-        tuple(pair) if graph.directed else tuple(sorted(pair))
-        for pair in (unseen if unseen is not None else [])
-    }
+    hidden = {tuple(pair) if graph.directed else tuple(sorted(pair)) for pair in (unseen if unseen is not None else [])}
     return np.array([pair for pair in pairs if pair not in hidden])
 
 
@@ -73,9 +60,7 @@ def log_marginals(prior, graph, unseen, rng):
     num = prior.num_blocks
     partitions = np.array(list(itertools.product(range(num), repeat=N)))
     if prior.process:  # each partition once: blocks in the order of their first nodes
-        partitions = np.array(
-            [z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))]
-        )
+        partitions = np.array([z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))])
     logs = []
     columns = 2 if graph.directed else 1
     for z in partitions:

@@ -39,9 +39,7 @@ def model():
     return fitted(named, {"nodes": NAMES})
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"degree_corrected": False}, {"directed": True}, {"num_blocks": None}]
-)
+@pytest.mark.parametrize("options", [{}, {"degree_corrected": False}, {"directed": True}, {"num_blocks": None}])
 def test_blocks_are_found_and_results_have_their_shapes(options):
     found = fitted(EDGES, **options)
     shares = found.memberships()
@@ -180,9 +178,7 @@ def test_bad_settings_are_refused(model):
     ]
     for options, words in cases:
         with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
-            sc.models.StochasticBlockModel(**({"num_blocks": 3} | options)).fit(
-                EDGES, nodes=40, progress=False
-            )
+            sc.models.StochasticBlockModel(**({"num_blocks": 3} | options)).fit(EDGES, nodes=40, progress=False)
     with pytest.raises(InvalidValueError, match="there is no node 'nobody'"):
         model.predict_proba([("node 1", "nobody")])
     with pytest.raises(sc.errors.NotFittedError):

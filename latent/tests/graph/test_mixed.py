@@ -15,13 +15,7 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco_latent.graph.edges import read
 from scirocco_latent.graph.gibbs import BlockPrior, network
-from scirocco_latent.graph.poisson_chains import (
-    GradientMethod,
-    LangevinChain,
-    MixedChain,
-    PoissonPrior,
-    units,
-)
+from scirocco_latent.graph.poisson_chains import GradientMethod, LangevinChain, MixedChain, PoissonPrior, units
 from scirocco_latent.graph.results import communities_in_one_order
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
@@ -220,12 +214,7 @@ def test_folders_and_streams_are_the_same_network_and_networks_grow(tmp_path):
     how = {"num_epochs": 20, "progress": False, "nodes": 30}
     draws = [
         sc.models.MixedMembership(2, num_chains=1, seed=1).fit(graph, **how).draws_["weights"]
-        for graph in (
-            triples,
-            tmp_path / "edges",
-            iter([triples[:50], [], triples[50:]]),
-            iter(triples.tolist()),
-        )
+        for graph in (triples, tmp_path / "edges", iter([triples[:50], [], triples[50:]]), iter(triples.tolist()))
     ]
     for other in draws[1:]:
         np.testing.assert_array_equal(draws[0], other)
@@ -275,9 +264,7 @@ def test_bad_settings_are_refused_and_labels_do_not_matter():
         ({"degree_corrected": False, "prior": {"edges": 2.0, "pairs": 1.0}}, "more pairs than edges"),
     ):
         with pytest.raises(InvalidValueError, match=words):
-            sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(
-                GRAPH, progress=False, nodes=30
-            )
+            sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(GRAPH, progress=False, nodes=30)
     for options in ({}, {"degree_corrected": False}):
         with pytest.raises(DivergenceError, match="ten times smaller"):
             fitted(sampler="sgrld", step_size=10.0, **options)

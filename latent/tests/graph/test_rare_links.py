@@ -32,11 +32,7 @@ def compare(theta, count, variance, slack=0.0):
     for values, expected in ((theta, mean), ((theta - mean) ** 2, variance)):
         batches = values.reshape(40, -1).mean(axis=1) if values.ndim == 1 else values.mean(axis=0)
         error = batches.std(ddof=1) / np.sqrt(batches.size)
-        assert abs(batches.mean() - expected) < 5 * error + slack * expected, (
-            batches.mean(),
-            expected,
-            error,
-        )
+        assert abs(batches.mean() - expected) < 5 * error + slack * expected, (batches.mean(), expected, error)
 
 
 @pytest.mark.parametrize(("sampler", "step"), CASES)

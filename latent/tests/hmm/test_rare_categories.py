@@ -27,9 +27,7 @@ def variances(places, bounds):
     return squares / len(offsets) - EACH**2
 
 
-@pytest.mark.parametrize(
-    ("sampler", "step"), [("scir", 0.1), ("scir_cv", 0.05), ("scir_cv", 0.5), ("scir_cv", 5.0)]
-)
+@pytest.mark.parametrize(("sampler", "step"), [("scir", 0.1), ("scir_cv", 0.05), ("scir_cv", 0.5), ("scir_cv", 5.0)])
 def test_mean_and_variance_of_rare_categories(sampler, step, seed):
     """One state, so that counts are known: θ of a category is Gamma(a + its count) but for the noise of the windows."""
     rng = np.random.default_rng(seed)

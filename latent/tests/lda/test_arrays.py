@@ -34,13 +34,7 @@ def small_blocks(monkeypatch):
 
 def test_draws_have_the_exact_posterior(small_blocks, seed):
     """Through the public interface, with a growth and a spare topic, by summing over all z."""
-    options = {
-        "growth": [(2, 3), (5, 2)],
-        "spare_topics": 1,
-        "num_samples": 2_400,
-        "num_burnin": 60,
-        "thin": 1,
-    }
+    options = {"growth": [(2, 3), (5, 2)], "spare_topics": 1, "num_samples": 2_400, "num_burnin": 60, "thin": 1}
     model = LDA(TOPICS, seed=seed, **JAX, **options).fit(DOCUMENTS, progress=False)
     draws = np.asarray(model.draws_["topics"][0], np.float64).reshape(40, -1, TOPICS, WORDS)
     means = np.einsum("bnkw,bnkv->bwv", draws, draws) / draws.shape[1]
@@ -143,9 +137,7 @@ def test_a_run_is_resumed_bit_for_bit(options, tmp_path, monkeypatch):
     whole = fit()
     cut = fit(store=tmp_path / "run", callbacks=[stop])
     assert cut.run_.status == "stopped"
-    monkeypatch.setattr(
-        array_chain.DocumentBlocks, "_fits", lambda self: False
-    )  # and on a device with less memory
+    monkeypatch.setattr(array_chain.DocumentBlocks, "_fits", lambda self: False)  # and on a device with less memory
     again = fit(store=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(whole.topics(draws=True), again.topics(draws=True))
     for name, values in whole.run_.stats.items():

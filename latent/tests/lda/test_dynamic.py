@@ -23,9 +23,7 @@ def chain_of(spread, drift, seed, alpha):
     slices = np.arange(9) % 3
     corpus = as_corpus(np.tile([13, 1, 1, 1], (9, 1)))
     settings = LDA(TOPICS, alpha=alpha, spare_topics=0, batch_size=9, num_threads=1)._settings(_size(corpus))
-    chain = dynamic_chain.WalkChain(
-        dynamic_chain.Walks(corpus, slices, GAPS, settings, spread, drift), seed, 0
-    )
+    chain = dynamic_chain.WalkChain(dynamic_chain.Walks(corpus, slices, GAPS, settings, spread, drift), seed, 0)
     chain.step = 1
     return chain
 
@@ -157,13 +155,7 @@ def test_a_stored_fit_is_resumed_bit_for_bit(tmp_path):
 @pytest.mark.parametrize(
     ("times", "num_slices", "labels", "slices", "gaps"),
     [
-        (
-            ["2020-01", "2020-03", "2020-04", "2020-04"],
-            None,
-            ["2020-01", "2020-03", "2020-04"],
-            [0, 1, 2, 2],
-            2,
-        ),
+        (["2020-01", "2020-03", "2020-04", "2020-04"], None, ["2020-01", "2020-03", "2020-04"], [0, 1, 2, 2], 2),
         (["b", "a", "c", "a"], None, ["a", "b", "c"], [1, 0, 2, 0], 2),
         (np.arange(100), None, None, None, 19),
         ([1, 2, 3, 9], 2, ["1", "3"], [0, 0, 1, 1], 1),

@@ -46,9 +46,7 @@ def copies(text, weights, apart=True):
     """A batch of copies of a document; `apart`: each with words of its own, so that it can be told from the others."""
     words, counts = np.unique(text, return_counts=True)
     own = 5 * np.arange(COPIES)[:, None] if apart else np.zeros((COPIES, 1), int)
-    batch = local.from_counts(
-        np.arange(COPIES + 1) * words.size, (words + own).ravel(), np.tile(counts, COPIES)
-    )
+    batch = local.from_counts(np.arange(COPIES + 1) * words.size, (words + own).ravel(), np.tile(counts, COPIES))
     return batch, np.ascontiguousarray(weights[batch.distinct % 5])
 
 
@@ -74,16 +72,7 @@ def assert_law(found, text, weights, alpha):
 def test_gibbs_has_the_listed_expectations(seed, text, kernel):
     weights, alpha = problem(seed)
     batch, rows = copies(text, weights)
-    found = local.gibbs(
-        seed,
-        batch,
-        rows,
-        alpha,
-        sweeps=60,
-        burn_in=50,
-        kernel=kernel,
-        keep_documents=True,
-    )
+    found = local.gibbs(seed, batch, rows, alpha, sweeps=60, burn_in=50, kernel=kernel, keep_documents=True)
     assert_law(found, text, weights, alpha)
 
 
@@ -183,10 +172,7 @@ def test_a_document_does_not_depend_on_its_batch(seed, kernel):
     options = {"sweeps": 9, "burn_in": 2, "kernel": kernel, "keep_documents": True}
     apart, rows = copies(text, weights)
     together, few = copies(text, weights, apart=False)
-    one, other = (
-        local.gibbs(seed, apart, rows, alpha, **options),
-        local.gibbs(seed, together, few, alpha, **options),
-    )
+    one, other = (local.gibbs(seed, apart, rows, alpha, **options), local.gibbs(seed, together, few, alpha, **options))
     assert np.array_equal(one.document_topics, other.document_topics)
     assert np.allclose(one.counts.astype(float).reshape(COPIES, -1, 3).sum(0), other.counts, rtol=1e-5)
     alone = local.from_counts([0, 4], [0, 1, 2, 4], [1, 1, 1, 3], documents=[17])
@@ -237,12 +223,7 @@ def test_bad_input():
             local.gibbs(0, batch, weights, 0.1, z=wrong, **options)
     with pytest.raises(InvalidTypeError, match="`z`"):
         local.gibbs(0, batch, weights, 0.1, z=np.zeros(2), **options)
-    for indptr, words, counts in (
-        ([0, 2], [0], [1]),
-        ([0, 1], [-1], [1]),
-        ([0, 1], [0], [-1]),
-        ([0, 1], [0, 1], [1]),
-    ):
+    for indptr, words, counts in (([0, 2], [0], [1]), ([0, 1], [-1], [1]), ([0, 1], [0], [-1]), ([0, 1], [0, 1], [1])):
         with pytest.raises(InvalidValueError):
             local.from_counts(indptr, words, counts)
     with pytest.raises(InvalidValueError, match="must not decrease"):

@@ -94,9 +94,7 @@ def test_streams_have_them_too(sampler, seed):
     X = documents(np.random.default_rng([seed, 3]), apart(30, 3), 200)
     model = LDA(3, sampler=sampler, beta=0.2, batch_size=50, sweeps=4, seed=seed)
     texts = [[str(word) for word in np.repeat(np.arange(30), row)] for row in X]
-    streamed = model.fit(
-        DocumentStream(lambda: iter(texts), [str(n) for n in range(30)]), num_steps=60, progress=False
-    )
+    streamed = model.fit(DocumentStream(lambda: iter(texts), [str(n) for n in range(30)]), num_steps=60, progress=False)
     online = LDA(3, sampler=sampler, beta=0.2, batch_size=50, sweeps=4, seed=seed)
     for _ in range(15):
         online.partial_fit(X, total_documents=1_000)

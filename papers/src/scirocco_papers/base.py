@@ -219,11 +219,7 @@ def _write_record(
             {"paper": c.paper, "here": c.here, "rule": c.rule, "holds": c.holds, "counts": not c.because}
             | ({"because": c.because} if c.because else {})
             | ({"ours": True} if c.ours else {})
-            | (
-                {"margin": c.margin, "decided": not c.undecided}
-                if settings.quick and c.margin is not None
-                else {}
-            )
+            | ({"margin": c.margin, "decided": not c.undecided} if settings.quick and c.margin is not None else {})
             for c in outcome.claims
         ],
         "notes": outcome.notes,
@@ -231,9 +227,7 @@ def _write_record(
         "versions": versions(),
         "machine": machine(),
     }
-    path.write_text(
-        json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
-    )
+    path.write_text(json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
 
 
 def machine() -> dict[str, Any]:

@@ -134,9 +134,7 @@ def _similar(numbers: dict[str, Any]) -> Claim:
         f"median d_KS of SCIR over SGRLD's: {_series(numbers, ratios, '.2f')}",
         f"between {SIMILAR[0]:g} and {SIMILAR[1]:g} at every proportion",
         bool(np.all((ratios >= SIMILAR[0]) & (ratios <= SIMILAR[1]))),
-        margin=in_errors(
-            *zip(np.minimum(logs - np.log(SIMILAR[0]), np.log(SIMILAR[1]) - logs), errors, strict=True)
-        ),
+        margin=in_errors(*zip(np.minimum(logs - np.log(SIMILAR[0]), np.log(SIMILAR[1]) - logs), errors, strict=True)),
     )
 
 
@@ -182,9 +180,7 @@ def notes(numbers: dict[str, Any]) -> list[str]:
     ]
     for posterior, facts in numbers["posteriors"].items():
         if "SCIR-CV (i)" in facts["samplers"]:
-            notes.append(
-                f"SCIR-CV (i), {posterior}: {_series(numbers, _medians(numbers, posterior, 'SCIR-CV (i)'))}."
-            )
+            notes.append(f"SCIR-CV (i), {posterior}: {_series(numbers, _medians(numbers, posterior, 'SCIR-CV (i)'))}.")
     return notes
 
 

@@ -77,12 +77,7 @@ def one_size(num_rows: int, seed: int) -> dict[str, Any]:
     """All samplers on data of one size."""
     rows = simulate(num_rows, seed)
     truth = exact(count(rows))
-    common: dict[str, Any] = {
-        "num_chains": NUM_CHAINS,
-        "chain_method": "vmap",
-        "seed": seed,
-        "progress": False,
-    }
+    common: dict[str, Any] = {"num_chains": NUM_CHAINS, "chain_method": "vmap", "seed": seed, "progress": False}
     start = jnp.asarray(truth.mode, jnp.float32)
     found: dict[str, dict[str, float]] = {}
     for name, sampler in EXACT.items():
@@ -96,27 +91,12 @@ def one_size(num_rows: int, seed: int) -> dict[str, Any]:
     )
     for name, method, length in approximate:
         run = sample(
-            MODEL,
-            rows,
-            start,
-            sampler=method,
-            estimator=batches,
-            num_samples=length,
-            num_burnin=200,
-            **common,
+            MODEL, rows, start, sampler=method, estimator=batches, num_samples=length, num_burnin=200, **common
         )
         found[name] = measured(run.draws, truth, float(2 * BATCH))
     draws = int(np.clip(NUTS_ROWS / num_rows, 40, NUTS_DRAWS))
     run = sample(
-        MODEL,
-        rows,
-        start,
-        sampler=NUTS(),
-        num_samples=draws,
-        num_burnin=100,
-        num_chains=4,
-        seed=seed,
-        progress=False,
+        MODEL, rows, start, sampler=NUTS(), num_samples=draws, num_burnin=100, num_chains=4, seed=seed, progress=False
     )
     found["nuts"] = measured(run.draws, truth, num_rows * float(np.mean(run.stats["n_steps"])))
     return {"num_rows": num_rows} | found
@@ -151,8 +131,7 @@ def judge(table: list[dict[str, Any]]) -> list[Claim]:
         ),
         Claim(
             "(ours) An effective draw of the exact samplers costs no more rows for more data.",
-            f"rows at N = {first['num_rows']:,} and {last['num_rows']:,}: "
-            + ", ".join(map(shown, all_exact)),
+            f"rows at N = {first['num_rows']:,} and {last['num_rows']:,}: " + ", ".join(map(shown, all_exact)),
             "at the largest N at most as many as at the smallest, for each",
             all(last[name]["rows"] <= first[name]["rows"] for name in all_exact),
             ours=True,

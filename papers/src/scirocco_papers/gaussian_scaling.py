@@ -43,15 +43,7 @@ if TYPE_CHECKING:
 
 PRIOR_VARIANCE = 10.0
 NUM_DRAWS = 1_000
-PAPER_H = {
-    1_000: 3e-5,
-    5_000: 1e-5,
-    10_000: 7e-6,
-    50_000: 5e-6,
-    100_000: 3e-6,
-    500_000: 1e-6,
-    1_000_000: 3e-7,
-}
+PAPER_H = {1_000: 3e-5, 5_000: 1e-5, 10_000: 7e-6, 50_000: 5e-6, 100_000: 3e-6, 500_000: 1e-6, 1_000_000: 3e-7}
 QUICK_SIZES = (1_000, 10_000, 100_000)
 NUM_RUNS = 40
 NUM_NUTS_RUNS, NUM_NUTS_RUNS_QUICK = 5, 8
@@ -79,9 +71,7 @@ def kl_divergence(draws: np.ndarray, x: np.ndarray) -> float:
     variance = 1.0 / precision(x)
     mean = variance * float(np.sum(x, dtype=np.float64))
     fitted = draws.var(ddof=1)
-    return float(
-        0.5 * np.log(fitted / variance) + (variance + (mean - draws.mean()) ** 2) / (2 * fitted) - 0.5
-    )
+    return float(0.5 * np.log(fitted / variance) + (variance + (mean - draws.mean()) ** 2) / (2 * fitted) - 0.5)
 
 
 def best_rho(num_draws: int) -> float:
@@ -106,12 +96,7 @@ def run(settings: Settings) -> Outcome:
     x = RStream(2).normal(max(sizes))
     nuts_runs = NUM_NUTS_RUNS_QUICK if settings.quick else NUM_NUTS_RUNS
     rows = [_one_size(x[:size], nuts_runs, seed + 1_000 * k) for k, size in enumerate(sizes)]
-    numbers = {
-        "sizes": list(sizes),
-        "exact_sample_kl": EXACT_SAMPLE,
-        "rho": best_rho(NUM_DRAWS),
-        "results": rows,
-    }
+    numbers = {"sizes": list(sizes), "exact_sample_kl": EXACT_SAMPLE, "rho": best_rho(NUM_DRAWS), "results": rows}
     return Outcome(judge(rows), numbers, lambda figure: draw(figure, rows), notes(rows))
 
 
@@ -198,9 +183,7 @@ def _judge_times(rows: list[dict[str, Any]]) -> list[Claim]:
             margin=in_errors(
                 (
                     np.log(growth("nuts", last // 10) / 10**0.5),
-                    np.hypot(
-                        *(by_size[n]["nuts"].get("log_seconds_error", np.nan) for n in (last // 10, last))
-                    ),
+                    np.hypot(*(by_size[n]["nuts"].get("log_seconds_error", np.nan) for n in (last // 10, last))),
                 )
             ),
         ),
@@ -273,17 +256,9 @@ def draw(figure: Figure, rows: list[dict[str, Any]]) -> None:
         left.fill_between(sizes, *quartiles, color=colour, alpha=0.15, linewidth=0)
         left.plot(sizes, [row[method]["kl"] for row in rows], "o-", color=colour, label=labels[method])
         for kind, line in ((ANEW, "o-"), ("seconds", "o:")):
-            name = labels[method].partition(",")[0] + (
-                ", compiled anew" if kind != "seconds" else ", not counting it"
-            )
+            name = labels[method].partition(",")[0] + (", compiled anew" if kind != "seconds" else ", not counting it")
             right.plot(sizes, [row[method][kind]["cpu"] for row in rows], line, color=colour, label=name)
-    left.plot(
-        sizes,
-        [row["sgld_cv_rule"]["kl"] for row in rows],
-        "s--",
-        color="#0072b2",
-        label="SGLD-CV, ε = 0.23/λ",
-    )
+    left.plot(sizes, [row["sgld_cv_rule"]["kl"] for row in rows], "s--", color="#0072b2", label="SGLD-CV, ε = 0.23/λ")
     label = f"{NUM_DRAWS:,} independent draws"
     left.axhline(EXACT_SAMPLE, color="grey", linewidth=0.8, label=label)
     left.set(title="KL divergence from the exact posterior (mean, quartiles)", ylabel="KL")

@@ -117,9 +117,7 @@ def returns(x: np.ndarray, steps: int, seed: int) -> dict[str, Any]:
     found = {}
     for name in ("exact", "SCIR"):
         step = None if name == "exact" else 0.1
-        model = HMM(
-            2, sampler=SAMPLERS[name], step_size=step, num_chains=2, num_samples=steps // 4, seed=seed
-        )
+        model = HMM(2, sampler=SAMPLERS[name], step_size=step, num_chains=2, num_samples=steps // 4, seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(x, num_epochs=steps, progress=False)
@@ -127,10 +125,7 @@ def returns(x: np.ndarray, steps: int, seed: int) -> dict[str, Any]:
         stay = np.diagonal(model.draws_["transitions"], axis1=-2, axis2=-1)
         order = np.argsort(sd.mean(axis=(0, 1)))
         each = np.concatenate([np.log(sd[..., order]), np.log(1 - stay[..., order])], axis=-1)
-        found[name] = {
-            "mean": each.mean(axis=(0, 1)).tolist(),
-            "sd": each.std(axis=(0, 1)).tolist(),
-        }
+        found[name] = {"mean": each.mean(axis=(0, 1)).tolist(), "sd": each.std(axis=(0, 1)).tolist()}
     return found
 
 
@@ -140,9 +135,7 @@ def returns(x: np.ndarray, steps: int, seed: int) -> dict[str, Any]:
 def judge(numbers: dict[str, Any]) -> list[Claim]:
     """The claims, with the numbers found here."""
     return [
-        _order(
-            "SCIR", "SGRLD", "the SCIR algorithm … outperforms existing methods (SGRLD), strictly", numbers
-        ),
+        _order("SCIR", "SGRLD", "the SCIR algorithm … outperforms existing methods (SGRLD), strictly", numbers),
         _order("SCIR-CV", "SCIR", "SCIR-CV improves on SCIR, or is level", numbers, level=True),
         _exact(numbers),
         _geometric(numbers["buffers"]),
@@ -241,14 +234,10 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     middle.semilogy(facts["lengths"], facts["errors"], "o-", color="#0072b2")
     middle.axvline(facts["chosen"], color="#d55e00", linestyle="--", label="chosen")
     middle.legend(frameon=False)
-    middle.set(
-        title="Buffers", xlabel="observations on either side", ylabel="error of transitions per observation"
-    )
+    middle.set(title="Buffers", xlabel="observations on either side", ylabel="error of transitions per observation")
     names = ["log sd 0", "log sd 1", "log leave 0", "log leave 1"]
     for shift, (name, told) in zip((-0.12, 0.12), numbers["returns"].items(), strict=True):
-        right.errorbar(
-            np.arange(4) + shift, told["mean"], 1.645 * np.array(told["sd"]), fmt="o", capsize=3, label=name
-        )
+        right.errorbar(np.arange(4) + shift, told["mean"], 1.645 * np.array(told["sd"]), fmt="o", capsize=3, label=name)
     right.set_xticks(range(4), names)
     right.legend(frameon=False)
     right.set(title="Daily returns, 90 % intervals")

@@ -65,11 +65,7 @@ def run(settings: Settings) -> Outcome:
     numbers: dict[str, Any] = {"sizes": {}}
     for label, (share, passes, h) in (QUICK_SIZES if quick else SIZES).items():
         texts = runs.wikipedia(
-            settings,
-            round(share * NUM_DOCUMENTS),
-            300 if quick else NUM_HELD,
-            num_words=NUM_WORDS,
-            min_tokens=30,
+            settings, round(share * NUM_DOCUMENTS), 300 if quick else NUM_HELD, num_words=NUM_WORDS, min_tokens=30
         )
         size = texts.training.num_documents
         jobs = {

@@ -75,10 +75,7 @@ def run(settings: Settings) -> Outcome:
     chosen, tuning = (KNOWN, {}) if quick else tune(settings, seed)
     texts = runs.wikipedia(settings, size["training"], size["held"])
     jobs = {
-        name: [
-            runs.Job(model(name, tried, *shape), size["documents"], seed + number)
-            for number in range(num_runs)
-        ]
+        name: [runs.Job(model(name, tried, *shape), size["documents"], seed + number) for number in range(num_runs)]
         for name, tried in chosen.items()
     }
     curves = runs.follow_all(texts, jobs, marks)
@@ -126,8 +123,7 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
 def _listed(numbers: dict[str, Any], score: str) -> str:
     curves = numbers["curves"]
     return "; ".join(
-        f"{name} {' '.join(f'{value:.0f}' for value in runs.ends(each, score))}"
-        for name, each in curves.items()
+        f"{name} {' '.join(f'{value:.0f}' for value in runs.ends(each, score))}" for name, each in curves.items()
     )
 
 

@@ -62,9 +62,7 @@ def _listed(values: np.ndarray) -> str:
 def _order(paper: str, named: list[tuple[str, Any]]) -> Claim:
     """The first is the lowest, then the second, and so on, in every seed and by every score."""
     found = {score: np.array([ends(curves, score) for _, curves in named]) for score in SCORES}
-    here = "; ".join(
-        f"{name} {_listed(values)}" for (name, _), values in zip(named, found["from_start"], strict=True)
-    )
+    here = "; ".join(f"{name} {_listed(values)}" for (name, _), values in zip(named, found["from_start"], strict=True))
     now = ", ".join(f"{value:.0f}" for value in found["now"].mean(axis=1))
     return Claim(
         paper,
@@ -184,12 +182,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
         axes.set(title=f"settings of {group}", xlabel="documents read, references included", xscale="log")
     gibbs = [curve["averaged"][-1] for curve in curves[BAKER]["Gibbs"]]
     left.axhspan(
-        min(gibbs),
-        max(gibbs),
-        color=COLOURS["Gibbs"],
-        alpha=0.5,
-        linewidth=1,
-        label="Gibbs, later half of its run",
+        min(gibbs), max(gibbs), color=COLOURS["Gibbs"], alpha=0.5, linewidth=1, label="Gibbs, later half of its run"
     )
     for group in (BAKER, OURS):
         for name, each in curves[group].items():
@@ -198,9 +191,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     left.set(ylabel="perplexity (dotted: of the topics as they are)", yscale="log")
     low, high = left.get_ylim()
     ticks = [
-        tick
-        for tick in (500, 700, 1000, 1200, 1300, 1400, 1600, 1800, 2000, 2500, 3000, 4000)
-        if low <= tick <= high
+        tick for tick in (500, 700, 1000, 1200, 1300, 1400, 1600, 1800, 2000, 2500, 3000, 4000) if low <= tick <= high
     ]
     left.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
     left.minorticks_off()
@@ -238,9 +229,7 @@ def models(num_topics: tuple[int, int], sweeps: dict[str, int]) -> dict[str, dic
             "SGRLD": LDA.preset("patterson2013", first, **sweeps),
             "Gibbs": LDA(first, alpha=0.1, beta=0.5, sampler="gibbs", growth=None),
             "SCIR-CV, as SCIR": LDA.preset("baker2018", first, sampler="scir_cv", **sweeps),
-            "SGRLD, prior of SCIR": LDA.preset(
-                "baker2018", first, sampler="sgrld", step_size=TUNED, **sweeps
-            ),
+            "SGRLD, prior of SCIR": LDA.preset("baker2018", first, sampler="sgrld", step_size=TUNED, **sweeps),
         },
         BARILE: {
             name: LDA.preset("barile2024", second, sampler=sampler, **sweeps)
@@ -272,8 +261,6 @@ def run(settings: Settings) -> Outcome:
         "settings": {
             group: {name: repr(model) for name, model in members.items()} for group, members in groups.items()
         },
-        "curves": {
-            group: {name: found[f"{group}/{name}"] for name in members} for group, members in groups.items()
-        },
+        "curves": {group: {name: found[f"{group}/{name}"] for name in members} for group, members in groups.items()},
     }
     return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))

@@ -43,15 +43,12 @@ SCORES = ("given the choice of pairs", "plain", "AUC")
 def run(settings: Settings) -> Outcome:
     """A quick run has one network, three seeds, one step size and fewer passes."""
     seed = settings.seed or 0
-    networks, seeds, steps, passes = (
-        (NETWORKS[:1], 3, (1.0,), 40) if settings.quick else (NETWORKS, 5, STEPS, 200)
-    )
+    networks, seeds, steps, passes = (NETWORKS[:1], 3, (1.0,), 40) if settings.quick else (NETWORKS, 5, STEPS, 200)
     numbers: dict[str, Any] = {
         "quick": settings.quick,
         "passes": passes,
         "scores": {
-            name: scores(settings.data_dir, name, steps, passes, [seed + k for k in range(seeds)])
-            for name in networks
+            name: scores(settings.data_dir, name, steps, passes, [seed + k for k in range(seeds)]) for name in networks
         },
     }
     return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers))
@@ -65,9 +62,7 @@ def scores(
 ) -> dict[str, dict[str, list[float]]]:
     """Of each sampler: both perplexities, AUC and the chosen step, by seed."""
     given = datasets.graphs(folder, which=network)
-    found: dict[str, dict[str, list[float]]] = {
-        name: {key: [] for key in (*SCORES, "step")} for name in SAMPLERS
-    }
+    found: dict[str, dict[str, list[float]]] = {name: {key: [] for key in (*SCORES, "step")} for name in SAMPLERS}
     for seed in seeds:
         listed, found_edges = held_out_links(given.edges, 0.2, seed=seed, nodes=given.num_nodes)
         pairs, counts = np.array(listed), np.minimum(found_edges, 1)
@@ -95,12 +90,7 @@ def fitted(
 ) -> tuple[float, ...]:
     """The score of the validation pairs, then those of the test pairs; of a chain that diverges the worst."""
     model = MixedMembership(
-        NUM_COMMUNITIES,
-        sampler=sampler,
-        step_size=step or None,
-        num_chains=1,
-        num_samples=40,
-        seed=seed,
+        NUM_COMMUNITIES, sampler=sampler, step_size=step or None, num_chains=1, num_samples=40, seed=seed
     )
     try:
         with warnings.catch_warnings():
@@ -125,9 +115,7 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
     """The claims, with the numbers found here."""
     _, plain, auc = SCORES
     return [
-        _order(
-            "SCIR", "SGRLD", "the SCIR algorithm … outperforms existing methods (SGRLD), strictly", numbers
-        ),
+        _order("SCIR", "SGRLD", "the SCIR algorithm … outperforms existing methods (SGRLD), strictly", numbers),
         _order("SCIR-CV", "SCIR", "SCIR-CV improves on SCIR, or is level", numbers, level=True),
         _order(
             "SCIR, CV counts",

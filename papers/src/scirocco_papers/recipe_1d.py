@@ -137,9 +137,9 @@ def mover(recipe: Recipe, potential: Potential, states: Any, key: Key) -> Callab
 
     def move(number: Any, states: Any) -> Any:
         normals = _tree.normal_like(jax.random.fold_in(key, number), like)
-        return jax.vmap(
-            lambda state, own: recipe.step(state, Gradient(total=slope(state.position)), own, number)
-        )(states, normals)
+        return jax.vmap(lambda state, own: recipe.step(state, Gradient(total=slope(state.position)), own, number))(
+            states, normals
+        )
 
     return move
 
@@ -193,9 +193,7 @@ def run(settings: Settings) -> Outcome:
             found = {"kl": float(kl_of_cells(counts)), "kl_error": jackknifed(edges, draws)}
             facts["samplers"][name] = found | _verify(recipe, TARGETS[target])
         numbers["targets"][target] = facts
-    return Outcome(
-        judge(numbers), numbers, lambda figure: draw(figure, numbers, shares, laws), notes(numbers)
-    )
+    return Outcome(judge(numbers), numbers, lambda figure: draw(figure, numbers, shares, laws), notes(numbers))
 
 
 def floor(law: Law, edges: np.ndarray, num_draws: int, rng: np.random.Generator) -> dict[str, float]:
@@ -230,11 +228,7 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
 
 
 def _misses(target: str, facts: dict[str, Any]) -> Claim:
-    found, limit, exact = (
-        facts["samplers"]["naive gSGRHMC"]["kl"],
-        facts["naive_limit"],
-        facts["floor"]["mean"],
-    )
+    found, limit, exact = (facts["samplers"]["naive gSGRHMC"]["kl"], facts["naive_limit"], facts["floor"]["mean"])
     error = facts["samplers"]["naive gSGRHMC"].get("kl_error", np.nan)
     return Claim(
         f"the naïve implementation does not converge to the target distribution ({target})",
@@ -248,11 +242,9 @@ def _misses(target: str, facts: dict[str, Any]) -> Claim:
 def _hits(name: str, targets: dict[str, Any]) -> Claim:
     found = {target: facts["samplers"][name]["kl"] for target, facts in targets.items()}
     exact = {target: facts["floor"] for target, facts in targets.items()}
-    shown = [
-        f"{t}: KL {found[t]:.5f}, exact draws {exact[t]['mean']:.5f} ± {exact[t]['sd']:.5f}" for t in targets
-    ]
+    shown = [f"{t}: KL {found[t]:.5f}, exact draws {exact[t]['mean']:.5f} ± {exact[t]['sd']:.5f}" for t in targets]
     sentence = {
-        "gSGRHMC": "the gSGRHMC algorithm obtained via our recipe indeed has the correct invariant distribution",
+        "gSGRHMC": "the gSGRHMC algorithm obtained via our recipe indeed has the correct invariant distribution"
     }.get(name, f"[bars of {name}: it has the correct one, too]")
     return Claim(
         sentence,

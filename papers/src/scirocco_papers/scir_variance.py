@@ -196,8 +196,7 @@ def _recursion_is_right(numbers: dict[str, Any]) -> Claim:
     worst = {name: float(np.max(np.abs(_scores(numbers, name, "whole")))) for name in PROCESSES}
     return Claim(
         "[not in the paper: theory.moments is the variance of all four]",
-        "largest distance in standard errors: "
-        + ", ".join(f"{name} {score:.1f}" for name, score in worst.items()),
+        "largest distance in standard errors: " + ", ".join(f"{name} {score:.1f}" for name, score in worst.items()),
         f"within {AGREES:g} standard errors of simulated chains at all marks",
         all(score < AGREES for score in worst.values()),
         ours=True,
@@ -205,18 +204,14 @@ def _recursion_is_right(numbers: dict[str, Any]) -> Claim:
 
 
 def _series(numbers: dict[str, Any], values: np.ndarray, form: str) -> str:
-    return ", ".join(
-        f"{value:{form}} (M = {mark})" for mark, value in zip(numbers["marks"], values, strict=True)
-    )
+    return ", ".join(f"{value:{form}} (M = {mark})" for mark, value in zip(numbers["marks"], values, strict=True))
 
 
 def notes(numbers: dict[str, Any]) -> list[str]:
     """Findings in addition to the claims."""
     at = numbers["marks"].index(5)
     second = numbers["processes"]["SCIR-CV (ii)"]
-    limits = ", ".join(
-        f"{name} {facts['inflation_in_the_limit']:.3f}" for name, facts in numbers["processes"].items()
-    )
+    limits = ", ".join(f"{name} {facts['inflation_in_the_limit']:.3f}" for name, facts in numbers["processes"].items())
     return [
         f"Before the chain is stationary the variance of SCIR-CV (ii) is far above the printed curve: at M = 5 it is "
         f"{second['whole'][at]:.1f} (simulated {second['simulated']['variance'][at]:.1f} ± "
@@ -268,9 +263,7 @@ def _label_curves(axes: Axes, base: np.ndarray) -> None:
         ("SCIR-CV (ii)", 8, "SCIR-CV (ii), whole variance"),
     ):
         height = whole_variance(name, mark) - base[mark]
-        axes.annotate(
-            text, (mark, height), (4, 7), textcoords="offset points", color=_COLOURS[name], fontsize=9
-        )
+        axes.annotate(text, (mark, height), (4, 7), textcoords="offset points", color=_COLOURS[name], fontsize=9)
     axes.annotate(
         "SCIR-CV (ii) as printed, (21)",
         (16, float(printed_variance("SCIR-CV (ii)", 16)) - base[16]),

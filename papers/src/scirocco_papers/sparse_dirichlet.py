@@ -155,9 +155,7 @@ def _readily(numbers: dict[str, Any]) -> Claim:
         f"(h = {numbers['samplers']['SCIR']['step']:g}), of SGRLD's in {numbers['below_median']['SGRLD']:.3f}",
         f"{READILY[0]:g} to {READILY[1]:g} times as often as under the posterior",
         bool(READILY[0] < share < READILY[1]),
-        margin=in_errors(
-            (min(share - READILY[0], READILY[1] - share), 2 * numbers.get("below_median_error", np.nan))
-        ),
+        margin=in_errors((min(share - READILY[0], READILY[1] - share), 2 * numbers.get("below_median_error", np.nan))),
     )
 
 
@@ -242,9 +240,7 @@ def notes(numbers: dict[str, Any]) -> list[str]:
 # -- drawing -------------------------------------------------------------------------------------------------
 
 
-def draw(
-    figure: Figure, numbers: dict[str, Any], best: dict[str, np.ndarray], boxes: dict[str, np.ndarray]
-) -> None:
+def draw(figure: Figure, numbers: dict[str, Any], best: dict[str, np.ndarray], boxes: dict[str, np.ndarray]) -> None:
     """Left figure 1 of the SCIR paper, then the four panels of figure 1 of the CV paper."""
     figure.set_size_inches(14.5, 4.6)
     left, *others = figure.subplots(1, 5, width_ratios=[1.15, 1, 1, 1, 1])

@@ -30,13 +30,7 @@ from scirocco.analysis.scores import (
 )
 from scirocco.analysis.stein import Stein, ksd
 from scirocco.analysis.tuning import tune
-from scirocco.analysis.zero_variance import (
-    Reduction,
-    ZeroVariance,
-    zero_variance,
-    zv_reduction,
-    zv_reduction_bound,
-)
+from scirocco.analysis.zero_variance import Reduction, ZeroVariance, zero_variance, zv_reduction, zv_reduction_bound
 from scirocco.run.certificate import Certificate, certify
 from scirocco.run.choose.race import Trial
 from scirocco.run.choose.tuning import Tuning

@@ -92,9 +92,7 @@ class SBC:
         if not wrong:
             least = float(self.p_values.min())
             return f"ranks are uniform as far as {compared} show (smallest p-value of {len(self.names)}: {least:.2g})"
-        named = "; ".join(
-            f"{self.names[k]}: {self.deviation(int(k))} (p = {self.p_values[k]:.1g})" for k in wrong[:5]
-        )
+        named = "; ".join(f"{self.names[k]}: {self.deviation(int(k))} (p = {self.p_values[k]:.1g})" for k in wrong[:5])
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         return f"not calibrated: {named}{more}; {compared}"
 
@@ -279,9 +277,7 @@ def _key(seed: int, number: int) -> Key:
 def _simulated(simulate: Simulate, key: Key) -> tuple[Params, Data]:
     found = simulate(key)
     if not isinstance(found, tuple) or len(found) != 2:
-        raise InvalidTypeError(
-            f"simulate(key) must return a pair (params, data), got {type(found).__name__}."
-        )
+        raise InvalidTypeError(f"simulate(key) must return a pair (params, data), got {type(found).__name__}.")
     return jax.tree.map(jnp.asarray, found[0]), found[1]
 
 
@@ -332,9 +328,7 @@ def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:
             f"simulate(key) returns parameters {_tree.leaf_names(truth)}, but the draws are {_tree.leaf_names(draws)}."
         )
     kept, chains = chosen(draws, _COMPARED), jax.tree.leaves(draws)[0].shape[0]
-    together = jax.tree.map(
-        lambda draw, true: np.concatenate([draw, np.asarray(true)[None]]), kept.params, truth
-    )
+    together = jax.tree.map(lambda draw, true: np.concatenate([draw, np.asarray(true)[None]]), kept.params, truth)
     named = dict(zip(_tree.leaf_names(together), jax.tree.leaves(together), strict=True))
     columns = Columns({name: leaf[None] for name, leaf in named.items()})
     parts, names = [columns.values[0]], list(columns.names)
@@ -345,16 +339,13 @@ def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:
     if isinstance(job.model, Model) and not job.model.facts.takes_key:
         direct = in_users_units(job.model, "sc.analysis.sbc")
         sums = sum(
-            part.astype(np.float64).sum(axis=0)
-            for _, part in log_likelihood_matrix(direct, together, as_source(data))
+            part.astype(np.float64).sum(axis=0) for _, part in log_likelihood_matrix(direct, together, as_source(data))
         )
         names, parts = [*names, "log_likelihood"], [*parts, np.asarray(sums)[:, None]]
     values = np.concatenate(parts, axis=1)
     even = (len(values) - 1) % chains == 0  # not if draws were left out
     draws_alone = values[:-1].reshape(chains if even else 1, -1, values.shape[1])
-    return _Replication(
-        tuple(names), np.sign(values[-1] - values[:-1]).astype(np.int8), ess(draws_alone), "", ()
-    )
+    return _Replication(tuple(names), np.sign(values[-1] - values[:-1]).astype(np.int8), ess(draws_alone), "", ())
 
 
 def _ranked(found: list[_Replication], wanted: int, adapt: bool, seed: int) -> SBC:

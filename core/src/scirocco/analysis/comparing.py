@@ -80,9 +80,7 @@ class Comparison:
     def frame(self) -> Any:
         """The table as a pandas data frame."""
         pandas = require("pandas", "comparison.frame")
-        return pandas.DataFrame(
-            [row[1:] for row in self.table], [row.name for row in self.table], Compared._fields[1:]
-        )
+        return pandas.DataFrame([row[1:] for row in self.table], [row.name for row in self.table], Compared._fields[1:])
 
     def __repr__(self) -> str:
         cells = [list(_HEADS), *map(_cells, self.table)]

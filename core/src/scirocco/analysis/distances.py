@@ -214,9 +214,7 @@ def sliced_wasserstein(
     directions /= np.sqrt(np.sum(directions**2, axis=0))
     width = max(1, _BLOCK_BYTES // (8 * (len(x) + len(y))))
     found = [
-        _to_the_power(
-            x @ directions[:, first : first + width], y @ directions[:, first : first + width], power
-        )
+        _to_the_power(x @ directions[:, first : first + width], y @ directions[:, first : first + width], power)
         for first in range(0, num_projections, width)
     ]
     return float(np.mean(np.concatenate(found)) ** (1.0 / power))
@@ -260,9 +258,7 @@ def _pair(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
 def _finite(values: npt.ArrayLike, name: str) -> Array:
     found = _checks.numbers(values, name)
     if not np.all(np.isfinite(found)):
-        raise InvalidValueError(
-            f"`{name}` must be finite; {np.sum(~np.isfinite(found))} of its numbers are not."
-        )
+        raise InvalidValueError(f"`{name}` must be finite; {np.sum(~np.isfinite(found))} of its numbers are not.")
     return found
 
 

@@ -88,11 +88,7 @@ class LOO:
     @property
     def words(self) -> str:
         """The result in one line."""
-        some = (
-            f"{len(self.rows):,} of {self.num_rows:,} rows"
-            if self.sampling_error
-            else f"{self.num_rows:,} rows"
-        )
+        some = f"{len(self.rows):,} of {self.num_rows:,} rows" if self.sampling_error else f"{self.num_rows:,} rows"
         part = f" (± {self.sampling_error:.2g} from the choice of rows)" if self.sampling_error else ""
         k_hat = f"k-hat up to {self.k_hat.max():.2f}"
         if not self.ok:
@@ -141,8 +137,7 @@ def difference(approximate: Array, rows: Array, each: Array) -> Difference:
     # around the mean, so that large means do not cancel
     centre = estimate / total
     squares = float(
-        np.sum((approximate - centre) ** 2)
-        + total / count * np.sum((each - centre) ** 2 - (there - centre) ** 2)
+        np.sum((approximate - centre) ** 2) + total / count * np.sum((each - centre) ** 2 - (there - centre) ** 2)
     )
     return Difference(estimate, left, squares + left / total)
 

@@ -45,10 +45,7 @@ def _density(check: PredictiveCheck) -> Html:
     middle = 0.5 * (edges[1:] + edges[:-1])
     frame = svg.Frame((edges[0], edges[-1]), svg.extent(observed, high, 0.0))
     words = "density" if check.kind == "continuous" else "root of the frequencies"
-    parts = [
-        svg.bars(frame, edges, observed, "band"),
-        svg.line(frame, middle, simulated.mean(axis=0), "thick c0"),
-    ]
+    parts = [svg.bars(frame, edges, observed, "band"), svg.line(frame, middle, simulated.mean(axis=0), "thick c0")]
     parts += [svg.line(frame, middle, ends, "c0") for ends in (low, high)]
     label = f"Observed (bars) and simulated (mean and 90 %) outcomes, {words}"
     return svg.figure(frame, [svg.axes(frame, "outcome"), *parts], label)
@@ -83,9 +80,7 @@ def check_figure(check: PredictiveCheck) -> Any:
             table = check.calibration.table
             panel.plot([0, 1], [0, 1], linestyle=":", color="0.5")
             errors = [2 * row.standard_error for row in table]
-            panel.errorbar(
-                [row.predicted for row in table], [row.observed for row in table], yerr=errors, fmt="o"
-            )
+            panel.errorbar([row.predicted for row in table], [row.observed for row in table], yerr=errors, fmt="o")
             panel.set(xlabel="predicted probability", ylabel="observed share")
         else:
             _deviations(panel, check.groups)

@@ -137,8 +137,7 @@ def tune(
     arenas = [Arena(model, parts, problem.table, start, {})]
     if sizes is not None:
         arenas = [
-            _arena(model, source, params, sampler, _with_size(estimator, size), prepared, seed, key)
-            for size in sizes
+            _arena(model, source, params, sampler, _with_size(estimator, size), prepared, seed, key) for size in sizes
         ]
     return tune_prepared(
         arenas,
@@ -218,9 +217,7 @@ def _tune_on(
         parts = _cut(list(over[name]), len(link.nthreads()))
         jobs = [dict(over) | {name: part} for part in parts]
         if name == "batch_size":  # in a race the largest batch makes `num_steps` steps, and smaller ones more
-            jobs = [
-                job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)
-            ]
+            jobs = [job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)]
         names = [f"the race of {name}={part}" for part in parts]
         double = run_group.double_precision()
         task = partial(_race, model=model, rows=rows, params=on_host, shared=shared, double=double)

@@ -74,10 +74,7 @@ class ZeroVariance:
         size = f"{self.num_draws:,} draws, {self.num_features:,} features of degree {self.degree}"
         shown = self._rows if len(self._rows) <= _SHOWN + 1 else self._rows[:_SHOWN]
         width = max(len(name) for name, *_ in shown)
-        lines = [
-            f"ZeroVariance: {size}, {ridge}",
-            f"{'':{width}}  {'without':>22}  {'with':>22}  variance divided by",
-        ]
+        lines = [f"ZeroVariance: {size}, {ridge}", f"{'':{width}}  {'without':>22}  {'with':>22}  variance divided by"]
         for name, plain, plain_error, value, error, reduction in shown:
             without = f"{supported(plain, plain_error)} ± {plain_error:.2g}"
             with_ = f"{supported(value, error)} ± {error:.2g}"

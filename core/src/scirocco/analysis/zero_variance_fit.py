@@ -108,9 +108,7 @@ def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | 
             run.draws, run.gradients, _unconstrain(run, model) if degree == 2 else None, _temperature(run)
         )
     else:
-        raise InvalidTypeError(
-            f"zero_variance requires a run, or a pair (draws, gradients); got {type(run).__name__}."
-        )
+        raise InvalidTypeError(f"zero_variance requires a run, or a pair (draws, gradients); got {type(run).__name__}.")
     _check_shapes(source)
     if source.num_draws < _FEWEST:
         raise InvalidValueError(
@@ -126,9 +124,7 @@ def _temperature(run: Run) -> float:
     inner = sampler.get("inner") or sampler
     temperature = inner.get("temperature", 1.0)
     if not temperature:
-        raise InvalidValueError(
-            "zero_variance requires draws of a distribution: at temperature 0 there is none."
-        )
+        raise InvalidValueError("zero_variance requires draws of a distribution: at temperature 0 there is none.")
     return float(temperature)
 
 
@@ -147,8 +143,7 @@ def _refuse_bare(run: Run) -> None:
             f"zero_variance requires gradients of a log density, and {kind} has none: use it with runs of sc.Model."
         )
     raise InvalidValueError(
-        "the run has no gradients, which zero_variance requires. Sample again with sc.sample(..., "
-        "keep_gradients=True)."
+        "the run has no gradients, which zero_variance requires. Sample again with sc.sample(..., keep_gradients=True)."
     )
 
 
@@ -233,9 +228,7 @@ def _shape_of(g: Callable[[Params], PyTree], draw: PyTree) -> PyTree:
             "written with jax.numpy, without `if` or float() on the parameters."
         ) from error
     leaves = jax.tree.leaves(spec)
-    if not _tree.size(spec) or any(
-        leaf.dtype.kind not in "fiub" and leaf.dtype.name != "bfloat16" for leaf in leaves
-    ):
+    if not _tree.size(spec) or any(leaf.dtype.kind not in "fiub" and leaf.dtype.name != "bfloat16" for leaf in leaves):
         kinds = ", ".join(f"{leaf.dtype} {leaf.shape}" for leaf in leaves) or "nothing"
         raise InvalidValueError(f"`g` must return real numbers (a scalar, an array or a tree), got {kinds}.")
     return spec

@@ -105,11 +105,7 @@ class Reader:
     def deterministic(self, params: Params, rows: Rows) -> dict[str, Array]:
         """The deterministic sites; those that `numpyro.handlers.reparam` replaced are among them."""
         trace = self.trace_at(rows, params)
-        return {
-            name: jnp.asarray(site["value"])
-            for name, site in trace.items()
-            if site["type"] == "deterministic"
-        }
+        return {name: jnp.asarray(site["value"]) for name, site in trace.items() if site["type"] == "deterministic"}
 
     def simulate(self, params: Params, row: Rows, key: Key) -> dict[str, Array]:
         """New values of the observed sites of a row, by name; latent sites of the row are drawn, too."""
@@ -140,9 +136,7 @@ class Reader:
             return require("numpyro.infer.util", PURPOSE).log_density(self.whole(), args, kwargs, params)[0]
 
 
-def find_derived(
-    reader: Reader, source: ArraySource, params: Params
-) -> Callable[[Params], dict[str, Array]] | None:
+def find_derived(reader: Reader, source: ArraySource, params: Params) -> Callable[[Params], dict[str, Array]] | None:
     """The deterministic sites that do not depend on the rows, as a function of the parameters; None without any."""
     one, two = source.read(0, 1), source.read(0, min(2, source.num_rows))
     shapes, others = (jax.eval_shape(reader.deterministic, params, rows) for rows in (one, two))
@@ -226,11 +220,7 @@ def find_latents(
 
 
 def _try(
-    function: Callable[[Reader, Rows, Strategy], T],
-    reader: Reader,
-    source: ArraySource,
-    count: int,
-    strategy: Strategy,
+    function: Callable[[Reader, Rows, Strategy], T], reader: Reader, source: ArraySource, count: int, strategy: Strategy
 ) -> T:
     try:
         return function(reader, source.read(0, count), strategy)
@@ -373,9 +363,7 @@ def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds])
             "bounded and ordered sites, simplexes and Cholesky factors of correlation matrices; write it as a function "
             "of these (e.g. by numpyro.infer.reparam)."
         )
-    low, high = (
-        _bound(site["name"], *pair) for pair in zip(bounds[site["name"]], others[site["name"]], strict=True)
-    )
+    low, high = (_bound(site["name"], *pair) for pair in zip(bounds[site["name"]], others[site["name"]], strict=True))
     return _transforms.Bounded(low, high)
 
 

@@ -127,13 +127,9 @@ class Forward(HostFunction):
                 shape = [size for axis, size in enumerate(leaf.variable.type.shape) if axis != leaf.axis]
                 own = tensor.TensorType(leaf.variable.dtype, shape=(length, *shape))
                 placed[leaf.variable] = tensor.moveaxis(inputs.setdefault(leaf.name, own()), 0, leaf.axis)
-            outputs = copy(
-                list((self.drawn if drawing else self.seen).values()), placed, {self.num_rows: length}
-            )
+            outputs = copy(list((self.drawn if drawing else self.seen).values()), placed, {self.num_rows: length})
             first = [*self.values.values(), *inputs.values()] if drawing else [*inputs.values()]
-            self._functions[drawing, length] = compiled(
-                [*first, *(self.generators if drawing else ())], outputs
-            )
+            self._functions[drawing, length] = compiled([*first, *(self.generators if drawing else ())], outputs)
         return self._functions[drawing, length]
 
 
@@ -155,9 +151,7 @@ def find_forward(
     shared = () if groups is None else (each for rv in free for each in inputs_of(rv.owner.inputs))
     kept = {rv: values[rv.name] for rv in model.free_RVs if rv.name in values}
     outputs = fold(copy([*observed, *(model.rvs_to_values[rv] for rv in observed)], kept))
-    generators = {
-        each: each.type() for each in inputs_of(outputs) if isinstance(each.type, tensor.RandomType)
-    }
+    generators = {each: each.type() for each in inputs_of(outputs) if isinstance(each.type, tensor.RandomType)}
     of_groups = frozenset(generators[each] for each in shared if each in generators)
     outputs = copy(outputs, generators)
     leaves, arrays = find_leaves(outputs, num_rows)
@@ -172,9 +166,7 @@ def find_forward(
             fixed[renamed[name]] = array[:1].copy()
     leaves = [leaf._replace(name=renamed[leaf.name]) for leaf in leaves]
     outputs, leaves = empty_leaves(outputs, leaves)
-    drawn, seen = (
-        dict(zip(names, part, strict=True)) for part in (outputs[: len(names)], outputs[len(names) :])
-    )
+    drawn, seen = (dict(zip(names, part, strict=True)) for part in (outputs[: len(names)], outputs[len(names) :]))
     labels = None if groups is None else (groups.column, groups.labels)
     return Forward(values, drawn, seen, leaves, fixed, num_rows, of_groups, labels)
 

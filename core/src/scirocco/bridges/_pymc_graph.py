@@ -188,9 +188,7 @@ def _emptied(
     return TermGraph(values, rows, empty, columns, num_rows, grouping)
 
 
-def empty_leaves(
-    outputs: Sequence[Variable], leaves: Sequence[RowLeaf]
-) -> tuple[list[Variable], list[RowLeaf]]:
+def empty_leaves(outputs: Sequence[Variable], leaves: Sequence[RowLeaf]) -> tuple[list[Variable], list[RowLeaf]]:
     """The graph with free inputs in place of its data."""
     empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
     placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
@@ -207,9 +205,7 @@ def all_rows(
     return function, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
 
 
-def whole(
-    values: Mapping[str, Variable], variables: Mapping[str, Variable]
-) -> Callable[[Params], dict[str, Array]]:
+def whole(values: Mapping[str, Variable], variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
     """Variables that depend on no row, as a function of the parameters."""
     names, function = list(variables), GraphFunction(values.values(), variables.values())
     return lambda params: dict(zip(names, function(*(params[name] for name in values)), strict=True))

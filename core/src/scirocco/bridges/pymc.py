@@ -93,9 +93,7 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
     initial = model.initial_point()
     position = {name: jnp.asarray(initial[value], float) for name, value in start.items()}
     deterministic = _deterministic(model, values)
-    converted = _as_model(
-        model, graph, terms.whole, deterministic, find_forward(model, values, terms, data, num_rows)
-    )
+    converted = _as_model(model, graph, terms.whole, deterministic, find_forward(model, values, terms, data, num_rows))
     params = converted.constrain(position)
     grouping = _locals.find_grouping(graph, data, params, max_groups)
     if grouping is None:
@@ -107,9 +105,7 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
             if grouping is None:
                 raise
     index = None if grouping.by is None else data[grouping.by]
-    return _locals.convert(
-        model, converted, values, terms, deterministic, num_rows, grouping, index, position, seed
-    )
+    return _locals.convert(model, converted, values, terms, deterministic, num_rows, grouping, index, position, seed)
 
 
 def _pymc_model(pymc: Any, model: Any) -> Any:
@@ -141,9 +137,7 @@ def _as_model(
 
     name = model.name or "pymc"
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
-    derived = {
-        name: each for name, each in deterministic.items() if not find_leaves([each], graph.num_rows)[0]
-    }
+    derived = {name: each for name, each in deterministic.items() if not find_leaves([each], graph.num_rows)[0]}
     return Model(
         log_likelihood,
         log_prior,
@@ -181,9 +175,7 @@ def _terms(model: Any, values: Mapping[str, Variable]) -> tuple[Terms, int]:
     )
     terms = dict(zip((rv.name for rv in variables), found, strict=True))
     whole = {rv.name: terms[rv.name] for rv in model.free_RVs}
-    potentials = dict(
-        zip((each.name for each in model.potentials), copy(model.potentials, at_values), strict=True)
-    )
+    potentials = dict(zip((each.name for each in model.potentials), copy(model.potentials, at_values), strict=True))
     shapes = {rv.name: _shape(at_values[rv]) for rv in model.observed_RVs}
     lengths = [shape[0] for shape in shapes.values() if shape]
     if not lengths:
@@ -326,9 +318,7 @@ def _judge(
             raise _failure(graph, None, name, batch)
 
 
-def _failure(
-    graph: TermGraph, error: Exception | None, name: str | None = None, batch: int = 0
-) -> InvalidValueError:
+def _failure(graph: TermGraph, error: Exception | None, name: str | None = None, batch: int = 0) -> InvalidValueError:
     """The error for a model whose rows cannot be separated."""
     if error is not None:
         return InvalidValueError(

@@ -43,8 +43,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     show_version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options that come before a command."""
@@ -60,9 +59,7 @@ app.command()(diagnose)
 app.command()(report)
 show_command(app)(show)
 predict_command(app)(predict)
-for group, module in sorted(
-    {entry.group: entry.commands for entry in MODELS.values() if entry.group}.items()
-):
+for group, module in sorted({entry.group: entry.commands for entry in MODELS.values() if entry.group}.items()):
     app.add_typer(getattr(importlib.import_module(module), f"{group}_app"), name=group)
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")

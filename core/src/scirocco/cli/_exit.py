@@ -24,9 +24,7 @@ STATUSES = (
     "inf); 130 Ctrl-C (every committed draw is kept); 141 the reader of the output closed the pipe."
 )
 
-UsageError: type[Exception] = typer.BadParameter.__bases__[
-    0
-]  # click's, wherever this version of typer imports it from
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this version of typer imports it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
 _AGAIN_SECONDS, _SOON = 2.0, 0.1  # until Ctrl-C is sent again: if it was lost, if it was dropped

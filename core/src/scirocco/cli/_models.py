@@ -262,8 +262,7 @@ def _register(
         command({key: typed.pop(key) for key in common}, typed)
 
     parameters = [
-        (own | common)[key].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[key])
-        for key in order
+        (own | common)[key].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[key]) for key in order
     ]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     run.__annotations__ = {key: hints[key] for key in order}

@@ -26,12 +26,9 @@ _MOST_SHOWN = 20  # parameters in the table on the terminal
 
 def sample_config(
     config: Annotated[
-        Path | None,
-        typer.Argument(help="Configuration file in TOML.", metavar="CONFIG.toml", show_default=False),
+        Path | None, typer.Argument(help="Configuration file in TOML.", metavar="CONFIG.toml", show_default=False)
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete the run in the folder first.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete the run in the folder first.")] = False,
     go_on: Annotated[bool, typer.Option("--resume", help="Resume the run in the folder.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run, instead of the file's.")
@@ -42,9 +39,7 @@ def sample_config(
     chains: Annotated[
         int | None, typer.Option("--chains", min=1, help="Number of chains, instead of the file's.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Random seed, instead of the file's.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Random seed, instead of the file's.")] = None,
     example: Annotated[
         str | None,
         typer.Option(
@@ -86,15 +81,11 @@ def resume(
     path: Annotated[Path, RUN],
     num_samples: Annotated[
         int | None,
-        typer.Option(
-            "--num-samples", min=1, help="Total draws per chain; by default as originally requested."
-        ),
+        typer.Option("--num-samples", min=1, help="Total draws per chain; by default as originally requested."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config", metavar="CONFIG.toml", help="Configuration file, instead of the original one."
-        ),
+        typer.Option("--config", metavar="CONFIG.toml", help="Configuration file, instead of the original one."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read a data folder again and compare its checksums.")
@@ -173,8 +164,7 @@ def demo(
     open_it: Annotated[
         bool | None,
         typer.Option(
-            "--open/--no-open",
-            help="Open the report in the browser. Default: in a terminal, unless CI is set.",
+            "--open/--no-open", help="Open the report in the browser. Default: in a terminal, unless CI is set."
         ),
     ] = None,
 ) -> None:
@@ -195,21 +185,11 @@ def demo(
 
 
 def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(help="Name of an experiment, or `all`.", metavar="NAME")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of an experiment, or `all`.", metavar="NAME")] = None,
     list_them: Annotated[bool, typer.Option("--list", help="Show the experiments and exit.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A smaller version that takes about a minute.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version that takes about a minute.")] = False,
     data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR",
-            envvar="SCIROCCO_DATA",
-            help="Folder with the data sets.",
-        ),
+        Path | None, typer.Option("--data", metavar="DIR", envvar="SCIROCCO_DATA", help="Folder with the data sets.")
     ] = None,
     out: Annotated[Path, OUT] = Path("results"),
     seed: Annotated[
@@ -236,18 +216,14 @@ def reproduce(
             papers.print_experiments(known)
         return
     if name is None:
-        raise InvalidValueError(
-            "NAME is missing: give an experiment or `all`; `scirocco reproduce --list` shows them."
-        )
+        raise InvalidValueError("NAME is missing: give an experiment or `all`; `scirocco reproduce --list` shows them.")
     chosen = papers.find(name)
     settings = papers.Settings(quick, data, out, seed)
     row = papers.Series(settings, all_of_them=name == "all")
     for experiment in chosen:
         if sys.stdout.isatty() and not as_json:
             print(f"{experiment.title} ...", flush=True)
-        with ending_at_once(
-            f"interrupted; {experiment.name} was not finished, and nothing was written for it."
-        ):
+        with ending_at_once(f"interrupted; {experiment.name} was not finished, and nothing was written for it."):
             made = row.add(experiment)
         if not as_json:
             papers.print_one(made)

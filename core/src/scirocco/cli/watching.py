@@ -331,6 +331,5 @@ def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
     low, high = min(finite), max(finite)
     height = (high - low) or 1.0
     return "".join(
-        _BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / height)] if math.isfinite(value) else " "
-        for value in means
+        _BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / height)] if math.isfinite(value) else " " for value in means
     )

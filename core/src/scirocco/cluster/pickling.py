@@ -256,9 +256,7 @@ class Written(NamedTuple):
     def open(self) -> ArraySource:
         """Read the rows into the memory of this process."""
         arrays = list(FolderSource(self.path).read(self.start, self.stop).values())
-        return ArraySource(
-            jax.tree.map(lambda leaf: arrays[leaf].astype(self.dtypes[leaf], copy=False), self.tree)
-        )
+        return ArraySource(jax.tree.map(lambda leaf: arrays[leaf].astype(self.dtypes[leaf], copy=False), self.tree))
 
 
 class Mapped(NamedTuple):
@@ -329,8 +327,7 @@ def _write(sources: Sequence[RowSource], folder: str) -> list[Travelling]:
     dtypes = tuple(leaf.dtype.str for leaf in spec)
     ends = np.cumsum([source.num_rows for source in sources]).tolist()
     return [
-        Written(folder, numbered, dtypes, end - source.num_rows, end)
-        for source, end in zip(sources, ends, strict=True)
+        Written(folder, numbered, dtypes, end - source.num_rows, end) for source, end in zip(sources, ends, strict=True)
     ]
 
 

@@ -188,9 +188,7 @@ def run_tasks(
     return _Tasks(client, titles, heard).run(function, jobs)
 
 
-def _run_here(
-    function: Callable[[Job, Tell], Result], job: Job, number: int, title: str, heard: OnProgress
-) -> Result:
+def _run_here(function: Callable[[Job, Tell], Result], job: Job, number: int, title: str, heard: OnProgress) -> Result:
     try:
         return function(job, lambda step: heard(number, int(step)))
     except Exception as error:
@@ -291,11 +289,7 @@ class _Tasks:
     def _result(self, number: int) -> Any:
         # a result without references need not be recomputed when its worker dies
         future, title = self.pending.pop(number), self.titles[number]
-        if future.status in (
-            "finished",
-            "pending",
-            "lost",
-        ):  # lost with its worker: it is recomputed
+        if future.status in ("finished", "pending", "lost"):  # lost with its worker: it is recomputed
             return future.result()
         if future.status != "error":
             self._check_connection()

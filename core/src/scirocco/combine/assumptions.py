@@ -191,12 +191,7 @@ def normal_score(kurtosis: Array, n: Array) -> Array:
     """The excess kurtosis of n Gaussian draws as a standard normal variable (Anscombe & Glynn 1983)."""
     sd = np.sqrt(24.0 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5)))
     x = (kurtosis + 6.0 / (n + 1)) / sd
-    lean = (
-        6.0
-        * (n * n - 5 * n + 2)
-        / ((n + 7) * (n + 9))
-        * np.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
-    )
+    lean = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * np.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
     a = 6.0 + 8.0 / lean * (2.0 / lean + np.sqrt(1.0 + 4.0 / lean**2))
     root = np.cbrt((1.0 - 2.0 / a) / np.maximum(1.0 + x * np.sqrt(2.0 / (a - 4.0)), 1e-9))
     return np.asarray((1.0 - 2.0 / (9.0 * a) - root) / np.sqrt(2.0 / (9.0 * a)))

@@ -13,16 +13,7 @@ from scirocco import _checks, _tree
 from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers
-from scirocco.combine.shards import (
-    Dealt,
-    Shard,
-    ShardSettings,
-    Subposteriors,
-    deal,
-    draw,
-    fractionate,
-    open_run,
-)
+from scirocco.combine.shards import Dealt, Shard, ShardSettings, Subposteriors, deal, draw, fractionate, open_run
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -157,13 +148,7 @@ def _burnin(
 
 
 def _run_shards(
-    settings: ShardSettings,
-    rows: list[Any],
-    seed: int,
-    folder: str | None,
-    link: Any,
-    progress: bool,
-    keep: bool,
+    settings: ShardSettings, rows: list[Any], seed: int, folder: str | None, link: Any, progress: bool, keep: bool
 ) -> list[Run]:
     shards = [
         Shard(part, shard_seed(seed, number), None if folder is None else SHARDS.path(folder, number))
@@ -194,9 +179,7 @@ def shard_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number, int(SeedPurpose.SHARD_SEED)]).generate_state(1)[0])
 
 
-def page_of(
-    model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool
-) -> dict[str, Any]:
+def page_of(model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool) -> dict[str, Any]:
     """The description of a folder of subposteriors, to reject a different call."""
     asked = {key: value for key, value in options.items() if key != "num_samples"}
     described = {key: records.describe(asked.pop(key)) for key in ("sampler", "estimator")}

@@ -51,9 +51,7 @@ class ShardDraws(NamedTuple):
         return [part[np.arange(num_draws) * len(part) // num_draws] for part in self.points]
 
 
-def read_shards(
-    subposteriors: Subposteriors | Iterable[PyTree], model: Posterior | None = None
-) -> ShardDraws:
+def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterior | None = None) -> ShardDraws:
     """The draws of `sc.combine.subposteriors`, of runs or of trees; rejects what cannot be combined."""
     items, model = _items(subposteriors, model)
     chains = [item.num_chains if isinstance(item, Run) else 1 for item in items]
@@ -71,9 +69,7 @@ def read_shards(
 # -- what is given -------------------------------------------------------------------------------------------
 
 
-def _items(
-    given: Subposteriors | Iterable[PyTree], model: Posterior | None
-) -> tuple[list[Any], Model | None]:
+def _items(given: Subposteriors | Iterable[PyTree], model: Posterior | None) -> tuple[list[Any], Model | None]:
     if isinstance(given, Subposteriors):
         model = given.model if model is None else model
         given = given.runs
@@ -193,8 +189,7 @@ def _to_real_line(model: Model, tree: PyTree, shard: int) -> PyTree:
     found = jax.tree.map(np.asarray, _many(model.unconstrain, tree))
     for name, leaf in zip(_tree.leaf_names(found), jax.tree.leaves(found), strict=True):
         _refuse_infinite(
-            leaf,
-            f"the draws of subposterior {shard} (`{name}`) must lie in the domain of the model's transforms",
+            leaf, f"the draws of subposterior {shard} (`{name}`) must lie in the domain of the model's transforms"
         )
     return found
 

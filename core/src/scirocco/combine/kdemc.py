@@ -127,9 +127,7 @@ def kdemc(
     _checks.positive_int(num_chains, "num_chains")
     if not isinstance(anneal, bool):
         raise InvalidTypeError(f"`anneal` must be True or False, got {anneal!r}.")
-    burnin = (
-        _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
-    )
+    burnin = _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
     if not isinstance(semiparametric, bool):
         raise InvalidTypeError(f"`semiparametric` must be True or False, got {semiparametric!r}.")
     if bandwidth is not None:
@@ -141,14 +139,7 @@ def kdemc(
     h = (4.0 / ((d + 2.0) * effective.min())) ** (1.0 / (d + 4.0)) if bandwidth is None else float(bandwidth)
     normals = NormalParts.of(points, shards.names, h) if semiparametric else None
     walk = sample_components(
-        points,
-        bandwidths(h, burnin, anneal),
-        h,
-        number,
-        num_chains=num_chains,
-        moves=moves,
-        rng=rng,
-        normals=normals,
+        points, bandwidths(h, burnin, anneal), h, number, num_chains=num_chains, moves=moves, rng=rng, normals=normals
     )
     found = np.mean([part[walk.indices[:, s]] for s, part in enumerate(points)], axis=0)
     noise = h / math.sqrt(len(points)) * rng.normal(size=found.shape)
@@ -270,8 +261,7 @@ def sample_components(
     if moves == "gibbs":
         single = normals is None and max(_squares(part).max() for part in points) < _SINGLE * h**2
         movers = [
-            _Gibbs(part, share, np.float32 if single else np.float64, normals, s)
-            for s, part in enumerate(points)
+            _Gibbs(part, share, np.float32 if single else np.float64, normals, s) for s, part in enumerate(points)
         ]
     else:
         movers = [_Independent(part, share, normals, s) for s, part in enumerate(points)]
@@ -318,18 +308,11 @@ class _Gibbs:
     """
 
     def __init__(
-        self,
-        part: Array,
-        share: float,
-        kind: type[np.floating[Any]],
-        normals: NormalParts | None = None,
-        s: int = 0,
+        self, part: Array, share: float, kind: type[np.floating[Any]], normals: NormalParts | None = None, s: int = 0
     ):
         self._size, self._share, self._kind, self._normals = len(part), share, kind, normals
         more = [] if normals is None else [part, normals.fixed(s, part)[:, None]]
-        columns = np.concatenate(
-            [part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1)), *more], axis=1
-        )
+        columns = np.concatenate([part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1)), *more], axis=1)
         width = min(_STRETCH, len(part))
         extra = np.zeros((-len(part) % width, columns.shape[1]))  # to whole stretches
         self._columns = np.ascontiguousarray(np.concatenate([columns, extra]).T, kind)
@@ -345,9 +328,7 @@ class _Gibbs:
         uniforms = rng.random(len(now))
         size = max(1, _BLOCK // self._columns.shape[1])
         blocks = [slice(first, first + size) for first in range(0, len(now), size)]
-        return np.concatenate(
-            [self._choose(rows[block] @ self._columns, uniforms[block]) for block in blocks]
-        )
+        return np.concatenate([self._choose(rows[block] @ self._columns, uniforms[block]) for block in blocks])
 
     def _choose(self, logits: Array, uniforms: Array) -> Array:
         """One index for each row, with probabilities ∝ exp(logits): first its stretch, then its place there."""

@@ -39,9 +39,7 @@ def deal(data: Data, num_shards: int | None, seed: int, shuffle: bool) -> Dealt:
             raise InvalidValueError(
                 f"`data` has {len(sources)} shards already, but num_shards={num_shards}: omit `num_shards`."
             )
-        return Dealt(
-            sources, [int(s.num_rows) for s in sources], [source.fingerprint() for source in sources]
-        )
+        return Dealt(sources, [int(s.num_rows) for s in sources], [source.fingerprint() for source in sources])
     if num_shards is None:
         raise InvalidValueError(
             "`num_shards` is needed: into how many shards the rows are to be dealt. (Data that are in shards already "
@@ -225,9 +223,7 @@ class Subposteriors:
 
     def __repr__(self) -> str:
         first = self.runs[0]
-        rows = f"{min(self.num_rows):,}" + (
-            f" to {max(self.num_rows):,}" if len(set(self.num_rows)) > 1 else ""
-        )
+        rows = f"{min(self.num_rows):,}" + (f" to {max(self.num_rows):,}" if len(set(self.num_rows)) > 1 else "")
         size = f"{first.num_chains} chains × {first.num_draws} draws of {first.configuration['dimension']} parameters"
         return f"Subposteriors({len(self)} shards of {rows} rows: {size})"
 

@@ -109,9 +109,7 @@ def weierstrass(
     while len(level) > 1:
         wanted = number if len(level) == 2 else max(number, shards.shortest)
         pairs = zip(level[::2], level[1::2], strict=False)
-        merges.append(
-            [merge(a, b, wanted, acceptance, shards.names, rng, diagonal=diagonal) for a, b in pairs]
-        )
+        merges.append([merge(a, b, wanted, acceptance, shards.names, rng, diagonal=diagonal) for a, b in pairs])
         level = [one.points for one in merges[-1]] + level[len(level) // 2 * 2 :]
     effective = effective_of(shards)
     known = assumptions.noisy_precisions(shards, effective)
@@ -124,9 +122,7 @@ def weierstrass(
     return conclude("weierstrass", shards, level[0], findings)
 
 
-def _smoothing(
-    shards: ShardDraws, merges: list[list[Merge]], effective: Array, acceptance: float
-) -> AssumptionCheck:
+def _smoothing(shards: ShardDraws, merges: list[list[Merge]], effective: Array, acceptance: float) -> AssumptionCheck:
     """Whether kernels wider than the scatter of differences have averaged what is not Gaussian.
 
     At h = 1 a Gaussian merge keeps 2^(-d/2) of its pairs.
@@ -176,14 +172,7 @@ class Merge(NamedTuple):
 
 
 def merge(
-    a: Array,
-    b: Array,
-    num_draws: int,
-    acceptance: float,
-    names: list[str],
-    rng: np.random.Generator,
-    *,
-    diagonal: bool,
+    a: Array, b: Array, num_draws: int, acceptance: float, names: list[str], rng: np.random.Generator, *, diagonal: bool
 ) -> Merge:
     """Draws from the product of the densities of `a` and `b`."""
     first = moments(a, names, "a merged sample", diagonal=diagonal)

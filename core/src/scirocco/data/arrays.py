@@ -155,9 +155,7 @@ def _leaves(data: Data) -> tuple[list[Any], Any, list[str]]:
             "np.stack(list(rows))."
         )
     if not leaves:
-        raise InvalidValueError(
-            "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
-        )
+        raise InvalidValueError("`data` holds no arrays. Pass an array or a dict of arrays with one row per datum.")
     if table is not None:
         return leaves, treedef, [f"column `{name}` of the data" for name in sorted(table)]
     bare = len(leaves) == 1 and jax.tree_util.all_leaves([data])
@@ -208,9 +206,7 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
                 "required (no strings, missing values, dates or ragged lists). Encode it as numbers, and drop or "
                 "impute missing values first."
             )
-    return array.astype(
-        np.result_type(*{np.asarray(value).dtype for value in array.flat} or {np.dtype(float)})
-    )
+    return array.astype(np.result_type(*{np.asarray(value).dtype for value in array.flat} or {np.dtype(float)}))
 
 
 def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
@@ -265,9 +261,7 @@ def _wild_scales(array: np.ndarray, name: str) -> str:
     )
 
 
-def _to_jax_precision(
-    arrays: list[np.ndarray], names: list[str], columns: list[list[str]]
-) -> list[np.ndarray]:
+def _to_jax_precision(arrays: list[np.ndarray], names: list[str], columns: list[list[str]]) -> list[np.ndarray]:
     """Cast 64-bit arrays if JAX uses 32 bits."""
     if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         return arrays

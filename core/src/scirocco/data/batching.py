@@ -244,9 +244,7 @@ class IndependentRows(Batching):
 
     def take(self, data: Data, plan: Array) -> Batch:
         """A gather."""
-        return Batch(
-            gather(data, plan), plan, None, self.num_rows / self.size, self.correction, self.num_rows
-        )
+        return Batch(gather(data, plan), plan, None, self.num_rows / self.size, self.correction, self.num_rows)
 
 
 def _take_aligned(leaf: np.ndarray, order: np.ndarray) -> np.ndarray:

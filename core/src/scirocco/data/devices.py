@@ -189,9 +189,7 @@ def _canonical(leaf: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
 
 
-def _place(
-    devices: Devices, layout: Layout, shape: tuple[int, ...], stretch: Callable[[int], np.ndarray]
-) -> jax.Array:
+def _place(devices: Devices, layout: Layout, shape: tuple[int, ...], stretch: Callable[[int], np.ndarray]) -> jax.Array:
     """An array whose ranges are on their devices; only those of this process are made."""
 
     def piece(index: Any) -> np.ndarray:
@@ -202,18 +200,14 @@ def _place(
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _sum(
-    summand: Summed, devices: Devices, length: int, position: Params, data: SpreadRows, key: Key | None
-) -> PyTree:
+def _sum(summand: Summed, devices: Devices, length: int, position: Params, data: SpreadRows, key: Key | None) -> PyTree:
     over_rows, same = PartitionSpec(devices.row_axes), PartitionSpec()
 
     def own(position: Params, data: SpreadRows, key: Key | None) -> PyTree:
         across = SumOverDevices(summand, devices.row_axes)  # type: ignore[arg-type]  # no row is asked for alone
         return full_sum(across, position, data, length, key=key)
 
-    mapped = jax.shard_map(
-        own, mesh=devices.mesh, in_specs=(same, over_rows, same), out_specs=same, check_vma=False
-    )
+    mapped = jax.shard_map(own, mesh=devices.mesh, in_specs=(same, over_rows, same), out_specs=same, check_vma=False)
     return mapped(position, data, key)
 
 

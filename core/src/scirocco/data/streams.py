@@ -148,9 +148,7 @@ class _BufferReader:
         same = jax.tree.map(lambda a, b: a.dtype == b.dtype, self.spec, source.row_spec)
         self._direct = source.fills and all(jax.tree.leaves(same))
         self.scatters = self._direct and source.scatters
-        self._places: dict[
-            int, tuple[Any, Any]
-        ] = {}  # for the buffers of a feed, which are few and permanent
+        self._places: dict[int, tuple[Any, Any]] = {}  # for the buffers of a feed, which are few and permanent
         self._check = not source.checked
 
     def buffer(self, num_rows: int) -> Rows:
@@ -272,9 +270,7 @@ class _SuperbatchFeed(Feed):
         self._reader.forget(self._buffers)
 
 
-def choose(
-    source: RowSource, spec: PyTree, batching: Batching, automatic: bool
-) -> tuple[SuperbatchScheme, str]:
+def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[SuperbatchScheme, str]:
     """The scheme for a source, and the reason; the reason also goes to the log `scirocco`."""
     row_bytes = size_of_row(spec)
     shuffled = source.shuffled

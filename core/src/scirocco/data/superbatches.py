@@ -100,9 +100,7 @@ class SuperbatchScheme(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fill(
-        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
-    ) -> np.ndarray | None:
+    def fill(self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows) -> np.ndarray | None:
         """Put the rows of a superbatch into `out`; return their numbers if they are known.
 
         `seed` is the superbatch's own, for randomness in addition to the plan.
@@ -123,9 +121,7 @@ class ScatteredRows(SuperbatchScheme):
         first = np.int32(number * self.group)
         return list(np.asarray(_plans(self.batching, count * self.group, key, first)).reshape(count, -1))
 
-    def fill(
-        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
-    ) -> np.ndarray | None:
+    def fill(self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows) -> np.ndarray | None:
         """Gather."""
         reader.take(plan, out)
         return plan
@@ -154,9 +150,7 @@ class ShuffledBlocks(SuperbatchScheme):
         starts = np.asarray(_plans(self._windows, count * self.num_blocks, key, first))
         return list(starts.reshape(count, -1))
 
-    def fill(
-        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
-    ) -> np.ndarray | None:
+    def fill(self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows) -> np.ndarray | None:
         """Read the windows, and put their rows into random order."""
         starts, random = plan, np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
         slots = random.permutation(self.group * self.batching.size // self.run)

@@ -33,9 +33,7 @@ _DENSE_NUMBERS = 1 << 23  # that the rows of a piece may make at once
 class Summed(Protocol):
     """f whose sum over rows can be computed."""
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i) over the rows."""
 
 
@@ -68,12 +66,7 @@ def is_dense(summand: Summed) -> bool:
 
 
 def full_sum(
-    summand: Summed,
-    position: Params,
-    data: Data,
-    num_rows: int,
-    chunk: int | None = None,
-    key: Key | None = None,
+    summand: Summed, position: Params, data: Data, num_rows: int, chunk: int | None = None, key: Key | None = None
 ) -> PyTree:
     """Σ_i f(θ, x_i) over the first `num_rows` rows of arrays on the device (inside a compiled program).
 
@@ -104,9 +97,7 @@ def full_sum(
     return jax.lax.fori_loop(0, steps, lambda step, total: _tree.add(total, part(step)), zeros)
 
 
-def _plain_sum(
-    summand: Summed, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None
-) -> PyTree:
+def _plain_sum(summand: Summed, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None) -> PyTree:
     """The same without weights, which would store every row's value separately; the last rows are summed separately."""
 
     def part(begin: ArrayLike, length: int, number: ArrayLike) -> PyTree:
@@ -118,9 +109,7 @@ def _plain_sum(
     if total is None:
         whole -= 1
         total = part(whole * chunk, chunk, whole)
-    return jax.lax.fori_loop(
-        0, whole, lambda step, sums: _tree.add(sums, part(step * chunk, chunk, step)), total
-    )
+    return jax.lax.fori_loop(0, whole, lambda step, sums: _tree.add(sums, part(step * chunk, chunk, step)), total)
 
 
 def _row_cost(summand: Summed, data: Data) -> float:
@@ -150,9 +139,7 @@ class Probed:
 
     summand: Summand
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Both sums."""
         at, direction = position
         return jax.jvp(lambda p: self.summand.total(p, rows, weights, key), (at,), (direction,))
@@ -247,9 +234,7 @@ class Resident(Table):
         function, arguments = self.program(summand, position, key)
         return function(*arguments)
 
-    def program(
-        self, summand: Summed, position: Params, key: Key | None = None
-    ) -> tuple[Any, tuple[Any, ...]]:
+    def program(self, summand: Summed, position: Params, key: Key | None = None) -> tuple[Any, tuple[Any, ...]]:
         """The jitted function of `sum`, and its arguments."""
         return _sum, (summand, self.num_rows, position, self.data, key)
 

@@ -173,9 +173,7 @@ def _check_compressed(matrix: Any, name: str) -> None:
         outer, inner, kinds = inner, outer, kinds[::-1]
     indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
     if indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != outer + 1:
-        raise _damaged(
-            name, f"`indptr` must hold {outer + 1} integers, got {indptr.dtype} of shape {indptr.shape}"
-        )
+        raise _damaged(name, f"`indptr` must hold {outer + 1} integers, got {indptr.dtype} of shape {indptr.shape}")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
     if indptr[0] != 0 or len(falls):
         where = f"decreases after {kinds[0]} {falls[0]}" if indptr[0] == 0 else f"starts at {indptr[0]}"
@@ -188,9 +186,7 @@ def _check_compressed(matrix: Any, name: str) -> None:
     _check_indices(indices[: indptr[-1]], inner, kinds[1], name, indptr)
 
 
-def _check_indices(
-    indices: np.ndarray, size: int, kind: str, name: str, indptr: np.ndarray | None = None
-) -> None:
+def _check_indices(indices: np.ndarray, size: int, kind: str, name: str, indptr: np.ndarray | None = None) -> None:
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
         raise _damaged(name, f"{kind} indices must be integers, got {indices.dtype} of shape {indices.shape}")
     if indices.size and not 0 <= indices.min() <= indices.max() < size:
@@ -199,9 +195,7 @@ def _check_indices(
         if indptr is not None:
             other = "row" if kind == "column" else "column"
             who = f"{other} {int(np.searchsorted(indptr, at, side='right')) - 1}"
-        raise _damaged(
-            name, f"{who} has the {kind} index {indices[at]}; with {size} {kind}s they are 0..{size - 1}"
-        )
+        raise _damaged(name, f"{who} has the {kind} index {indices[at]}; with {size} {kind}s they are 0..{size - 1}")
 
 
 def _damaged(name: str, why: str) -> InvalidValueError:

@@ -18,17 +18,7 @@ from scirocco.datasets import corpora
 from scirocco.datasets.classification import COVERTYPE, MNIST, Covertype, Digits, covertype, mnist
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia
 from scirocco.datasets.files import Dataset, Entry, Folder, state
-from scirocco.datasets.relations import (
-    GRAPHS,
-    MOVIELENS,
-    MSWEB,
-    Links,
-    MovieLens,
-    Visits,
-    graphs,
-    movielens100k,
-    msweb,
-)
+from scirocco.datasets.relations import GRAPHS, MOVIELENS, MSWEB, Links, MovieLens, Visits, graphs, movielens100k, msweb
 from scirocco.errors import InvalidValueError
 
 __all__ = [

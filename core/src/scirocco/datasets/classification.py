@@ -117,9 +117,7 @@ def covertype(folder: Folder = None, *, raw: bool = False) -> Covertype:
     """
     path = find(COVERTYPE, folder)["covertype.npz"]
     with np.load(path) as stored:
-        measured, areas, soils, classes = (
-            stored[name] for name in ("quantT", "wilderness", "soil", "cover_type")
-        )
+        measured, areas, soils, classes = (stored[name] for name in ("quantT", "wilderness", "soil", "cover_type"))
         names = tuple(str(name) for name in stored["quant_names"])
     names += tuple(f"Wilderness_Area{number}" for number in range(1, _AREAS + 1))
     names += tuple(f"Soil_Type{number}" for number in range(1, _SOILS + 1))

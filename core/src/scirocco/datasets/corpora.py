@@ -14,9 +14,7 @@ from scirocco.errors import InvalidValueError
 _KEYS = "The .npz holds the rows of a CSR matrix: indptr, indices (word ids from 0) and counts."
 _DICTIONARY = "the vocabulary of onlineldavb (dictnostops.txt, 7,702 words, lower case)"
 _CLEANING = "lower case, '-' to a space, everything outside [a-z ] dropped, split at spaces"
-_WORDS = File(
-    "vocab_dictnostops.txt", "223b1da89d686d5db3ea7f47b71ab464c5af4a8a0825ed29fa3fbdb72e3ce23f", 58_692
-)
+_WORDS = File("vocab_dictnostops.txt", "223b1da89d686d5db3ea7f47b71ab464c5af4a8a0825ed29fa3fbdb72e3ce23f", 58_692)
 
 ENTRIES: dict[str, Entry] = {
     entry.name: entry
@@ -63,11 +61,7 @@ ENTRIES: dict[str, Entry] = {
                     "47b68134ddf54f51ac5738d46aae2ba755376fb0317cf005ae10c759f542c546",
                     2_532_082,
                 ),
-                File(
-                    "vocab_top20k.txt",
-                    "5cbd5da5cf1d45ff5f89210eda37c7e05346aa1be17c90b9c4298a4d69617863",
-                    158_157,
-                ),
+                File("vocab_top20k.txt", "5cbd5da5cf1d45ff5f89210eda37c7e05346aa1be17c90b9c4298a4d69617863", 158_157),
             ),
             "20 Newsgroups, the version sorted by date (11,314 training and 7,532 test documents)",
             f"Headers dropped, {_CLEANING}; the 20,000 commonest words of 8 documents or more, or {_DICTIONARY}. "
@@ -160,9 +154,7 @@ def read_counts(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str
         found = {name: stored[name] for name in extras}
     keep = np.asarray(matrix.sum(axis=1)).ravel() >= min_tokens
     if not keep.any():
-        raise InvalidValueError(
-            f"no document of `{entry.name}` has {min_tokens:,} tokens; use a smaller `min_tokens`."
-        )
+        raise InvalidValueError(f"no document of `{entry.name}` has {min_tokens:,} tokens; use a smaller `min_tokens`.")
     if not keep.all():
         matrix, found = matrix[keep], {name: array[keep] for name, array in found.items()}
     return Dataset(matrix, words, entry.source(counts), found)

@@ -306,9 +306,7 @@ class _Ranked:
         columns, size = ordered.shape
         median = 0.5 * (ordered[:, (size - 1) // 2] + ordered[:, size // 2])
         distances = np.abs(ordered - median[:, None])
-        order = np.argsort(
-            distances, axis=1, kind="stable"
-        )  # decreasing, then increasing: two sorted runs to merge
+        order = np.argsort(distances, axis=1, kind="stable")  # decreasing, then increasing: two sorted runs to merge
         order += np.arange(columns)[:, None] * size
         return self._in_place(np.take(places, order), _scores(np.take(distances, order)))
 

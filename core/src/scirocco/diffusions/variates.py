@@ -82,9 +82,7 @@ def gamma_attempts(words: Array, alpha: Array, log: bool = False) -> Array:
     boost, _ = uniforms(words, index, _BOOST_SLOT, alpha.dtype)
     attempts = jnp.arange(_ATTEMPTS, dtype=jnp.uint32).reshape(-1, *(1,) * alpha.ndim)
     _, accepted = _attempt_gamma(words, index[None], attempts + _GAMMA_SLOT, alpha[None])
-    accepted = jax.lax.optimization_barrier(
-        accepted
-    )  # bytes in memory: fused into the minimum, it is not vectorised
+    accepted = jax.lax.optimization_barrier(accepted)  # bytes in memory: fused into the minimum, it is not vectorised
     first = jnp.min(jnp.where(accepted, attempts, _ATTEMPTS - 1), axis=0)
     value, _ = _attempt_gamma(words, index, first + _GAMMA_SLOT, alpha)
     return with_boost(value, alpha, boost, log)
@@ -244,9 +242,7 @@ def sample(attempt: Attempt, index: Array, parameter: Array, first_slot: int, pl
     return finish(attempt, parameter, value, accepted, first_slot + 1, places)
 
 
-def finish(
-    attempt: Attempt, parameter: Array, value: Array, done: Array, first_slot: int, places: int
-) -> Array:
+def finish(attempt: Attempt, parameter: Array, value: Array, done: Array, first_slot: int, places: int) -> Array:
     """Attempts from number `first_slot` on for the entries that are not `done`, until all are; all arrays are flat."""
     if value.size <= _SMALL:
         index = jnp.arange(value.size, dtype=jnp.uint32)
@@ -265,9 +261,7 @@ def finish(
     return jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, (value, done))[0]
 
 
-def _few_more(
-    attempt: Attempt, index: Array, parameter: Array, value: Array, done: Array, first_slot: int
-) -> Array:
+def _few_more(attempt: Attempt, index: Array, parameter: Array, value: Array, done: Array, first_slot: int) -> Array:
     """Attempts until all entries are done, of which only a few are left: these are packed once more."""
     if value.size <= _SMALL:
         return _until_accepted(attempt, index.astype(jnp.uint32), parameter, value, done, first_slot)

@@ -164,9 +164,7 @@ def bars(frame: Frame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Htm
     """A histogram from 0 up."""
     px, py = (_WIDTH * frame.across(edges)).tolist(), frame.down(heights).tolist()
     zero = short(frame.down(0.0))
-    path = [
-        f"M{a:.0f} {zero}V{short(y)}H{b:.0f}V{zero}z" for a, b, y in zip(px[:-1], px[1:], py, strict=True)
-    ]
+    path = [f"M{a:.0f} {zero}V{short(y)}H{b:.0f}V{zero}z" for a, b, y in zip(px[:-1], px[1:], py, strict=True)]
     return tag("path", d="".join(path), class_=f"bars {class_}")
 
 

@@ -194,9 +194,7 @@ def serving(estimator: Estimator, summand_is_drawn: bool) -> Estimator:
     return other if summand_is_drawn and other is not None else estimator
 
 
-def estimate_from_rows(
-    summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str
-) -> Estimate:
+def estimate_from_rows(summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str) -> Estimate:
     """Plain estimate Σ_i w_i f(θ, x_i); rows are evaluated one by one only if their covariance is requested."""
     if kind == "none":
         total = summand.total(position, batch.rows, batch.weights, key)
@@ -228,14 +226,10 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
     is returned next to the covariance.
     """
     if isinstance(values, WithValue):
-        return WithValue(
-            covariance(values.gradient, batch, kind), covariance(values.value, batch, "diagonal")
-        )
+        return WithValue(covariance(values.gradient, batch, kind), covariance(values.value, batch, "diagonal"))
     n = jax.tree.leaves(values)[0].shape[0]
     if n < 2:
-        raise InvalidValueError(
-            "a batch of one row has no covariance: use `batch_size` >= 2 with this sampler."
-        )
+        raise InvalidValueError("a batch of one row has no covariance: use `batch_size` >= 2 with this sampler.")
     correction = batch.correction
     # the estimate of the sum from each row alone, over n
     weighted = jax.tree.map(lambda v: _spread(batch, v) * v, values)

@@ -107,9 +107,7 @@ class _Changes:
         return jnp.sqrt(jnp.mean(jax.vmap(along)(probes), axis=0))
 
 
-def empirical_fisher(
-    model: Any, data: Data, params: Params, *, num_rows: int | None = 10_000, seed: int = 0
-) -> PyTree:
+def empirical_fisher(model: Any, data: Data, params: Params, *, num_rows: int | None = 10_000, seed: int = 0) -> PyTree:
     r"""N/n Σ_i (∂ log p(x_i | θ))² over n rows: an estimate of the diagonal of the Fisher information at θ.
 
     A tree like the parameters (on the real line for transformed ones). Its inverse is a reasonable constant

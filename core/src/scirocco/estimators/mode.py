@@ -164,9 +164,7 @@ def approach_mode(
         many = _tree.size(position) > _MANY_PARAMETERS
         rates = rates[_RATES_OF_MANY] if many else rates
         if many or table.batching.size >= num_rows:  # a full pass for every step would be wasteful
-            table = table.with_batches_of(
-                min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH)
-            )
+            table = table.with_batches_of(min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH))
     size = table.batching.size
     steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
     key = key_for(key, Purpose.MODE_CLIMB)

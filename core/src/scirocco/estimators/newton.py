@@ -343,9 +343,7 @@ def _correction(
 
     def curvature_times(direction: PyTree) -> PyTree:
         product = jax.jvp(negative_gradient, (position,), (direction,))[1]
-        return jax.tree.map(
-            lambda h, d, v: (h + damping * d / v).astype(h.dtype), product, direction, variances
-        )
+        return jax.tree.map(lambda h, d, v: (h + damping * d / v).astype(h.dtype), product, direction, variances)
 
     correction, usable = _conjugate_gradients(curvature_times, gradient, variances)
     distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
@@ -374,9 +372,7 @@ class _ValueAndGradient:
 
     model: Any
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         return jax.value_and_grad(self.model.log_likelihood_sum)(position, rows, weights)
 
 

@@ -52,9 +52,7 @@ class Full(Estimator):
     def passes(self) -> Passes:
         return Passes(lambda number, num_rows: number, self._absorbed)
 
-    def _absorbed(
-        self, total: PyTree, position: Params, memory: PyTree, kind: str
-    ) -> tuple[Estimate, PyTree]:
+    def _absorbed(self, total: PyTree, position: Params, memory: PyTree, kind: str) -> tuple[Estimate, PyTree]:
         return Estimate(total, none_at_all(total, position, kind)), memory
 
 

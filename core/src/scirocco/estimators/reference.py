@@ -104,12 +104,7 @@ class Referenced(Estimator):
         return memory._replace(before=memory.total, error=_tree.zeros_like(memory.total), excess=excess)
 
     def estimate(
-        self,
-        summand: Summand,
-        position: Params,
-        memory: ReferenceMemory,
-        context: Context,
-        noise: str = "none",
+        self, summand: Summand, position: Params, memory: ReferenceMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """The inner estimate, or a renewed reference."""
 
@@ -146,17 +141,13 @@ class Referenced(Estimator):
             return number
         return None if self.every is None else max(1, -(-number // self.every)) * self.every
 
-    def _absorbed(
-        self, total: PyTree, position: Params, memory: ReferenceMemory, kind: str
-    ) -> tuple[Estimate, PyTree]:
+    def _absorbed(self, total: PyTree, position: Params, memory: ReferenceMemory, kind: str) -> tuple[Estimate, PyTree]:
         """The result of the pass is the reference."""
         memory = memory.renewed(total)
         return Estimate(total, None, memory), memory
 
 
-def measure_counts(
-    model: Posterior, table: Table, position: Params, batching: Batching, key: Key
-) -> ReferenceMemory:
+def measure_counts(model: Posterior, table: Table, position: Params, batching: Batching, key: Key) -> ReferenceMemory:
     """The exact sum at `position` (one pass), and the variance of a plain estimate of it, from some rows."""
     total = table.sum(model.summand, position, key)
     count = min(table.num_rows, max(2, min(_ROWS, _TABLE_NUMBERS // _tree.size(position))))

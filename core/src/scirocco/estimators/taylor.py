@@ -20,16 +20,7 @@ from scirocco.data.tables import Table
 from scirocco.data.unequal import WeightedRows
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import bounds
-from scirocco.estimators.base import (
-    Context,
-    Estimate,
-    Estimator,
-    Prepared,
-    Summand,
-    Traits,
-    covariance,
-    weighted_sum,
-)
+from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, Traits, covariance, weighted_sum
 from scirocco.estimators.mode import find_mode
 from scirocco.estimators.newton import hessian, inverse_root
 from scirocco.estimators.variance_reduced import on_real_line
@@ -121,9 +112,7 @@ class Taylor(Estimator):
 
     @property
     def traits(self) -> Traits:
-        return Traits(
-            keeps_one_sum=True, finds_mode=True, is_uniform=False, order=self.order, remainder=self.remainder
-        )
+        return Traits(keeps_one_sum=True, finds_mode=True, is_uniform=False, order=self.order, remainder=self.remainder)
 
     @property
     def is_open(self) -> bool:
@@ -255,9 +244,7 @@ class _Largest(NamedTuple):
     """Whether `remainder` is a bound; otherwise it is only measured, and good for probabilities."""
 
 
-def _largest(
-    model: Any, table: Table, centre: Params, factor: np.ndarray, inverse: np.ndarray, order: int
-) -> _Largest:
+def _largest(model: Any, table: Table, centre: Params, factor: np.ndarray, inverse: np.ndarray, order: int) -> _Largest:
     dtype = jnp.result_type(*jax.tree.leaves(centre))
     if model.curvature_bound is None or (order == 2 and model.third_bound is None):
         nothing = np.zeros(table.num_rows)

@@ -284,9 +284,7 @@ class SVRG(Estimator):
         every = self._every(num_rows)
         return -(-number // every) * every
 
-    def _absorbed(
-        self, total: PyTree, position: Params, memory: PyTree, kind: str
-    ) -> tuple[Estimate, PyTree]:
+    def _absorbed(self, total: PyTree, position: Params, memory: PyTree, kind: str) -> tuple[Estimate, PyTree]:
         noise = None if kind == "none" else none_at_all(total, position, kind)
         return Estimate(total, noise), CentredMemory(position, total)
 

@@ -37,18 +37,7 @@ _TABLES = (".csv", ".tsv", ".parquet", ".npz", ".feather")
 _KEY_BYTES = 32
 """The length of the key that signs the names of job files."""
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
-_OWN = (
-    "model",
-    "data",
-    "params",
-    "sampler",
-    "estimator",
-    "store",
-    "resume",
-    "overwrite",
-    "notes",
-    "progress",
-)
+_OWN = ("model", "data", "params", "sampler", "estimator", "store", "resume", "overwrite", "notes", "progress")
 
 
 class SampleJob(NamedTuple):
@@ -90,9 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        table = f" A table is converted first: scirocco data convert {path.name} FOLDER." * (
-            path.suffix in _TABLES
-        )
+        table = f" A table is converted first: scirocco data convert {path.name} FOLDER." * (path.suffix in _TABLES)
         raise InvalidValueError(
             f"{path} is not TOML: {error}.{table} An example of such a file: scirocco sample --example logistic"
         ) from error
@@ -156,11 +143,7 @@ def start(job: SampleJob, *, overwrite: bool = False, go_on: bool = False, progr
 
 
 def resume_job(
-    path: Path,
-    num_samples: int | None,
-    config: Path | None = None,
-    progress: bool = True,
-    verify: bool = False,
+    path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True, verify: bool = False
 ) -> Run:
     """Resume a stored run that was started from a file.
 

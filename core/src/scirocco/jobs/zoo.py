@@ -44,9 +44,7 @@ class RowFacts(NamedTuple):
     """The `y` of the first rows."""
 
 
-def linear(
-    table: RowFacts, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0
-) -> NamedModel:
+def linear(table: RowFacts, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> NamedModel:
     """y ~ N(xᵀβ + b, σ²), σ half-normal with scale `noise_scale`."""
     positive(noise_scale, "noise_scale", "linear")
     params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
@@ -56,9 +54,7 @@ def linear(
     return NamedModel(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
-def softmax(
-    table: RowFacts, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True
-) -> NamedModel:
+def softmax(table: RowFacts, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True) -> NamedModel:
     """y in {0, ..., K-1}, probabilities ∝ exp(xᵀβ_k + b_k)."""
     _whole(table.y, "softmax", num_classes)
     number = int(table.y.max()) + 1 if num_classes is None else positive_int(num_classes, "num_classes")
@@ -130,9 +126,7 @@ def _whole(y: np.ndarray, name: str, classes: int | None) -> None:
     wrong = np.flatnonzero((y < 0) | (y != np.floor(y)) | (y >= (np.inf if classes is None else classes)))
     if wrong.size:
         wanted = "whole numbers >= 0" if classes is None else f"classes from 0 to {classes - 1}"
-        raise InvalidValueError(
-            f'`model = "{name}"` needs {wanted} in `y`; row {wrong[0]} holds {y[wrong[0]]:g}.'
-        )
+        raise InvalidValueError(f'`model = "{name}"` needs {wanted} in `y`; row {wrong[0]} holds {y[wrong[0]]:g}.')
 
 
 def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
@@ -151,9 +145,7 @@ def _of_family(family: Family, table: RowFacts, scale: float = 1.0, intercept: b
     return NamedModel(_model(Likelihood(family.name), scale, kinds), params | more)
 
 
-def _model(
-    likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None
-) -> Model:
+def _model(likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None) -> Model:
     positive(scale, "scale", "the model")
     return Model(likelihood, NormalPrior(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
 

@@ -216,9 +216,7 @@ class Wrapper(Posterior):
 def valued(model: Posterior) -> Posterior:
     """The same posterior with its log density next to the gradient."""
     if model.facts.valued is None:
-        raise InvalidTypeError(
-            f"a {type(model).__name__} has no log density, so a sampler cannot use its value."
-        )
+        raise InvalidTypeError(f"a {type(model).__name__} has no log density, so a sampler cannot use its value.")
     return model.facts.valued()
 
 

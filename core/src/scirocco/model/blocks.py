@@ -37,9 +37,7 @@ class Statistics:
 
     def __init__(self, function: Callable[..., Any]):
         if not callable(function):
-            raise InvalidTypeError(
-                f"`function` of Statistics must be a function (params, datum), got {function!r}."
-            )
+            raise InvalidTypeError(f"`function` of Statistics must be a function (params, datum), got {function!r}.")
         self.function = function
         self.takes_key = asks_for_key(function, if_unknown=True)
         self._jitted = jax.jit(function)
@@ -88,9 +86,7 @@ class BlockModel(Posterior):
 
     def __init__(self, model: Model, /, **blocks: CountModel | Statistics):
         if not isinstance(model, Model):
-            raise InvalidTypeError(
-                f"BlockModel requires the joint sc.Model(log_likelihood, log_prior), got {model!r}."
-            )
+            raise InvalidTypeError(f"BlockModel requires the joint sc.Model(log_likelihood, log_prior), got {model!r}.")
         if model.has_dependent_transforms:
             raise InvalidValueError(
                 "BlockModel moves some parameters with the others fixed, so no transform of its model may depend on "
@@ -142,9 +138,7 @@ class BlockModel(Posterior):
     def check_domain(self, params: Params) -> None:
         """Check the names, then the domain of each block."""
         if not isinstance(params, dict):
-            raise InvalidTypeError(
-                f"a BlockModel requires a dict of parameters by name, got {type(params).__name__}."
-            )
+            raise InvalidTypeError(f"a BlockModel requires a dict of parameters by name, got {type(params).__name__}.")
         unknown = sorted(set(self.blocks) - set(params))
         if unknown:
             raise InvalidValueError(
@@ -199,15 +193,11 @@ class BlockModel(Posterior):
         """The values of the joint model, and the sum over the rows of every other block."""
         params, key = self.constrain(position), jax.random.key(0)
         sums = {
-            name: jnp.concatenate(
-                [jnp.ravel(leaf) for leaf in jax.tree.leaves(sum_rows(block, params, rows, key))]
-            )
+            name: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(sum_rows(block, params, rows, key))])
             for name, block in self.blocks.items()
         }
         priors = {f"{name} prior": block.prior_term(position[name]) for name, block in self.counted.items()}
-        flat = {
-            name: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(p)]) for name, p in priors.items()
-        }
+        flat = {name: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(p)]) for name, p in priors.items()}
         return {**self.model.values(self.mixed(position), rows), **sums, **flat}
 
     def stats(self, total: PyTree) -> dict[str, Array]:
@@ -255,9 +245,7 @@ class BlockView(Wrapper):
         return self
 
     @abc.abstractmethod
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
 
     @abc.abstractmethod
@@ -290,9 +278,7 @@ class GradientView(BlockView):
         """∇ log prior + the estimated sum."""
         return _tree.add(self._along(position, self.model.model.log_prior_density), total)
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i ∇ log p(x_i | θ)."""
         return self._along(position, lambda at: self.model.model.log_likelihood_sum(at, rows, weights))
 
@@ -319,17 +305,13 @@ class SummedView(BlockView):
         """Its sum may be random."""
         return Facts(drive="block", takes_key=self.block.takes_key)
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
         params = self.model.constrain(position)
         if weights is None:
             return self._typed(position, sum_rows(self.block, params, rows, key))
         values = each_row(self.block, params, rows, key)
-        return self._typed(
-            position, jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, 1), values)
-        )
+        return self._typed(position, jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, 1), values))
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for each row."""

@@ -77,13 +77,9 @@ def positive_tree(values: Any, name: str) -> Any:
         try:
             array = np.asarray(leaf, np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidTypeError(
-                f"`{name}` of CountModel must contain numbers > 0, got {leaf!r}."
-            ) from error
+            raise InvalidTypeError(f"`{name}` of CountModel must contain numbers > 0, got {leaf!r}.") from error
         if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
-            worst = (
-                leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
-            )
+            worst = leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
             raise InvalidValueError(f"`{name}` of CountModel must be finite and > 0, got {worst}.")
         out.append(float(array) if array.ndim == 0 else array)
     return jax.tree.unflatten(treedef, out)
@@ -175,9 +171,7 @@ def look_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
     ):
         return False
     lengths = {leaf.shape[:1] for leaf in tables}
-    if len(lengths) != 1 or any(
-        t.shape[1:] != a.shape or a.ndim == 0 for t, a in zip(tables, leaves, strict=True)
-    ):
+    if len(lengths) != 1 or any(t.shape[1:] != a.shape or a.ndim == 0 for t, a in zip(tables, leaves, strict=True)):
         return False
     ((rows,),) = lengths
     if rows <= max(leaf.shape[0] for leaf in leaves) or model.form != "datum" or model.takes_key:
@@ -195,9 +189,7 @@ def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> Non
         got = f"shape {shape_of(out)}" if _tree.is_array(out) else f"a {type(out).__name__}"
         raise InvalidValueError(f"{wanted}; got {got}. {hint}".rstrip())
     if not jnp.issubdtype(out.dtype, jnp.floating):
-        raise InvalidTypeError(
-            f"{wanted.partition(' must')[0]} must return floating-point numbers, got {out.dtype}."
-        )
+        raise InvalidTypeError(f"{wanted.partition(' must')[0]} must return floating-point numbers, got {out.dtype}.")
 
 
 def shape_of(out: Any) -> tuple[int, ...]:
@@ -257,9 +249,7 @@ def check_density(model: Model, params: Params, source: ReadableRows, batch_size
         (batch_size,),
         f"with vectorized=True, log_likelihood must return one value per row, shape ({batch_size},) for "
         f"{batch_size} rows",
-        "Remove the other axes."
-        if shape_of(out)
-        else "Return the values of the rows, not their sum or mean.",
+        "Remove the other axes." if shape_of(out) else "Return the values of the rows, not their sum or mean.",
     )
     if not model.takes_key:
         _compare_forms(model, params, source, batch_size)
@@ -285,9 +275,7 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
     size = min(table.num_rows, 10_000)
     prior, likelihood = _first_density(model, position, table.spread_rows(size))
     if not np.isfinite(prior):
-        what = (
-            "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
-        )
+        what = "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
         raise BadStartError(
             f"the log prior is {float(prior)} at the starting point: it is {what}. Start elsewhere, or constrain "
             "the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
@@ -321,11 +309,7 @@ def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) ->
         there = jax.tree.map(lambda each, at=(chain, draw): np.asarray(each[at]), draws)
         values = _first_density(model, model.unconstrain(there), table.spread_rows(min(table.num_rows, 100)))
         if not all(np.isfinite(value).all() for value in values):
-            entry = (
-                f"{{'{name}': sc.transforms.positive}}"
-                if isinstance(draws, dict)
-                else "sc.transforms.positive"
-            )
+            entry = f"{{'{name}': sc.transforms.positive}}" if isinstance(draws, dict) else "sc.transforms.positive"
             return (
                 f"`{name}` is {low[chain, draw]:.3g} at draw {draw} of chain {chain}, where the log density is not "
                 "finite, so these draws are not from the posterior. If the parameter must be positive, constrain it: "
@@ -343,9 +327,7 @@ def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Ar
 @setup_program(0)
 def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     values = (
-        model.log_likelihoods(position, rows)
-        if model.form != "total"
-        else model.log_likelihood_sum(position, rows)
+        model.log_likelihoods(position, rows) if model.form != "total" else model.log_likelihood_sum(position, rows)
     )
     return model.log_prior_density(position), values
 
@@ -369,8 +351,6 @@ def used_inputs(graph: Jaxpr, wanted: list[bool]) -> list[bool]:
         else:
             flags = [True] * len(equation.invars)
         needed.update(
-            var
-            for var, flag in zip(equation.invars, flags, strict=True)
-            if flag and not isinstance(var, Literal)
+            var for var, flag in zip(equation.invars, flags, strict=True) if flag and not isinstance(var, Literal)
         )
     return [var in needed for var in graph.invars]

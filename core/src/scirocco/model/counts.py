@@ -75,9 +75,7 @@ class CountModel(Posterior):
 
     drive = "counts"
 
-    def __init__(
-        self, concentration: Any, counts: Callable[..., Any], *, space: PyTree = "simplex", rate: Any = 1.0
-    ):
+    def __init__(self, concentration: Any, counts: Callable[..., Any], *, space: PyTree = "simplex", rate: Any = 1.0):
         if not callable(counts):
             raise InvalidTypeError(f"`counts` must be a function (omega, datum, key), got {counts!r}.")
         self.concentration = positive_tree(concentration, "concentration")
@@ -145,9 +143,7 @@ class CountModel(Posterior):
 
     def unconstrain(self, params: Params) -> Params:
         """log ω, or log(x rate): θ up to the scale that `spread` gives it."""
-        return self._mapped(
-            lambda leaf, space, rate: jnp.log(leaf if space == "simplex" else leaf * rate), params
-        )
+        return self._mapped(lambda leaf, space, rate: jnp.log(leaf if space == "simplex" else leaf * rate), params)
 
     def spread(self, position: Params, total: PyTree) -> Params:
         """log θ with the sum that a Dirichlet's gamma variables have: Σ_k α_k + Σ_i z_ik."""
@@ -165,9 +161,7 @@ class CountModel(Posterior):
         return jax.tree.unflatten(treedef, [function(leaf, *pair, *own) for leaf, pair, *own in pairs])
 
     def _leafwise(self, like: Params) -> list[tuple[str, Any]]:
-        spaces = _tree.broadcast_prefix(
-            self.space, like, "space", hint=" Give one word, or one for every parameter."
-        )
+        spaces = _tree.broadcast_prefix(self.space, like, "space", hint=" Give one word, or one for every parameter.")
         return list(zip(jax.tree.leaves(spaces), spread(self.rate, like, "rate"), strict=True))
 
     def check_domain(self, params: Params) -> None:
@@ -211,11 +205,7 @@ class CountModel(Posterior):
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """The sum of all counts of these rows; NaN if one is negative."""
         params = self.constrain(position)
-        each = (
-            self.summand.each(position, rows, key)
-            if self.form == "datum"
-            else self.several(params, rows, key)
-        )
+        each = self.summand.each(position, rows, key) if self.form == "datum" else self.several(params, rows, key)
         legal = jnp.stack([jnp.all(leaf >= 0) for leaf in jax.tree.leaves(each)])
         return jnp.where(jnp.all(legal), _total(each), jnp.nan)
 
@@ -256,9 +246,7 @@ class CountModel(Posterior):
         """The check for a block of a BlockModel: the function receives all parameters."""
         self.check_counts(params, params[name], source, batch_size)
 
-    def check_counts(
-        self, given_params: Params, params: Params, source: ReadableRows, batch_size: int
-    ) -> None:
+    def check_counts(self, given_params: Params, params: Params, source: ReadableRows, batch_size: int) -> None:
         """The same check, if the function receives more parameters than those that its counts match."""
         spec = source.row_spec
         if self.form == "total":
@@ -297,9 +285,7 @@ class CountSum:
 
     model: CountModel
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i z_i."""
         if self.model.form == "total" and weights is None:
             return _like(position, self.model.several(self.model.constrain(position), rows, key))

@@ -355,10 +355,7 @@ class Softmax(Family):
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (
-        *(Normal(), Bernoulli(), Binomial(), Poisson()),
-        *(NegativeBinomial(), Student(), Softmax()),
-    )
+    for family in (*(Normal(), Bernoulli(), Binomial(), Poisson()), *(NegativeBinomial(), Student(), Softmax()))
 }
 """All families by their names."""
 

@@ -29,11 +29,7 @@ from scirocco.types import Array, LogPrior, Params, PyTree, Rows
 
 _ITERATIONS, _CLOSE = 40, 1e-3
 """Newton steps at most; squared distance to the mode, in standard deviations of b, at which they end."""
-_SHORTER, _SHORTEST, _ROUNDING = (
-    0.25,
-    1e-6,
-    1e-5,
-)  # of Newton steps: factor, least length, loss that is rounding
+_SHORTER, _SHORTEST, _ROUNDING = (0.25, 1e-6, 1e-5)  # of Newton steps: factor, least length, loss that is rounding
 _WEAKEST = 1e-4
 """Smallest pivot of a curvature matrix, relative to its diagonal: where the density is not concave."""
 _NODES = {1: 9, 2: 7, 3: 5, 4: 4}
@@ -236,9 +232,7 @@ def _start_of(local: PyTree, transforms: PyTree | None) -> LocalStart:
     try:
         arrays = [np.asarray(leaf, np.float64) for leaf in leaves]
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`local` must contain numbers and arrays of numbers, got {local!r}."
-        ) from error
+        raise InvalidTypeError(f"`local` must contain numbers and arrays of numbers, got {local!r}.") from error
     own = units.leafwise(transforms, local)
     if any(transform is not None and transform.functions for transform in own):
         raise InvalidTypeError("`local_transforms` cannot depend on other variables: use fixed bounds.")
@@ -250,9 +244,7 @@ def _start_of(local: PyTree, transforms: PyTree | None) -> LocalStart:
         ]
     numbers = tuple(float(x) for array in arrays for x in array.ravel())
     if not numbers or not np.all(np.isfinite(numbers)):
-        raise InvalidValueError(
-            f"`local` must contain at least one number, and only finite ones, got {local!r}."
-        )
+        raise InvalidValueError(f"`local` must contain at least one number, and only finite ones, got {local!r}.")
     if len(numbers) > MOST_LOCAL:
         raise InvalidValueError(
             f"`local` has {len(numbers)} numbers; integrals are computed over up to {MOST_LOCAL}. Make some of them "

@@ -15,18 +15,7 @@ from scirocco.diagnostics.frames import supported
 from scirocco.diagnostics.measures import Places
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest
-from scirocco.drawing.markup import (
-    Html,
-    Section,
-    count,
-    join,
-    legend,
-    number,
-    paragraph,
-    search,
-    sortable,
-    tag,
-)
+from scirocco.drawing.markup import Html, Section, count, join, legend, number, paragraph, search, sortable, tag
 from scirocco.models._core.view import Draws
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -132,11 +121,7 @@ class Charted(NamedTuple):
     def cut(self) -> str:
         """A sentence that says if only some parameters, or only some draws, are included."""
         shown, total = len(self.columns.names), self.columns.total
-        less = (
-            f" Only one draw in {self.columns.stride} is included, also for ESS."
-            if self.columns.stride > 1
-            else ""
-        )
+        less = f" Only one draw in {self.columns.stride} is included, also for ESS." if self.columns.stride > 1 else ""
         if shown == total:
             return less.strip()
         return (
@@ -166,9 +151,7 @@ def _intervals(seen: Charted) -> Section:
         ends = {name: seen.summary[name][group] for name in ("low", "lower", "upper", "high")}
         inner = np.stack([ends["lower"], ends["upper"]], axis=1)
         outer = np.stack([ends["low"], ends["high"]], axis=1)
-        label = f"Posterior intervals of {names[0]}" + (
-            f" and {len(names) - 1} more" if len(names) > 1 else ""
-        )
+        label = f"Posterior intervals of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         charts.append(forest(names, seen.summary["mean"][group], inner, outer, label, Html()))
     words = f"Dot: posterior mean. Thick line: central 50%. Thin line: central {PROBABILITY:.0%}."
     if size > _FOREST:
@@ -194,9 +177,7 @@ def _by_scale(places: list[int], names: list[str], summary: dict[str, Array]) ->
             for group in groups:
                 both = [*group, *part]
                 widths = (high - low)[both]
-                if np.ptp([low[both].min(), high[both].max()]) <= _WIDER * widths[widths > 0].min(
-                    initial=np.inf
-                ):
+                if np.ptp([low[both].min(), high[both].max()]) <= _WIDER * widths[widths > 0].min(initial=np.inf):
                     group += part
                     break
             else:
@@ -213,10 +194,7 @@ def _traces(seen: Charted) -> Section:
     for place, why in seen.chosen.items():
         column = values[:shown, :, place]
         frame = svg.Frame((0.0, max(1.0, length - 1.0)), svg.extent(column))
-        lines = [
-            svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}")
-            for k, chain in enumerate(column)
-        ]
+        lines = [svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}") for k, chain in enumerate(column)]
         charts.append(_chart(frame, [svg.axes(frame, "draw"), *lines], seen, place, "Trace of {}", why))
     words = "Converged chains look similar and have no trend."
     if length > 2 * _BINS:
@@ -250,9 +228,7 @@ def _rank_chart(seen: Charted, column: Array, place: int, why: str) -> Html:
     whole = svg.Frame((0.0, 100.0), (0.0, 1.0), row * len(counts) + 40)
     top = max(float(counts.max()), 1 + spread)
     for number_of, bars in enumerate(counts):
-        frame = svg.Frame(
-            (0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0
-        )
+        frame = svg.Frame((0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0)
         parts += [
             svg.band(frame, max(0.0, 1 - spread), 1 + spread),
             svg.bars(frame, np.linspace(0, 100, _RANK_BINS + 1), bars, f"c{number_of % svg.NUM_COLOURS}"),
@@ -269,9 +245,7 @@ def _lags(seen: Charted) -> Section:
     length = min(most, max(10, 2 * int(max(falls, default=0))))  # of all charts: their axes can be compared
     for place, why in seen.chosen.items():
         found = all_found[place]
-        frame = svg.Frame(
-            (0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0)
-        )
+        frame = svg.Frame((0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0))
         lines = [
             svg.line(frame, np.arange(length), chain[:length], f"thick c{k % svg.NUM_COLOURS}")
             for k, chain in enumerate(found)

@@ -24,11 +24,7 @@ Size = float | str | Schedule
 _MOST_CHAINS, _BINS = 8, 150  # chains in a chart, and bins of a trace
 _POINTS = 300  # of a schedule
 _MOST_CHARTS, _MOST_WORDS = 6, 12  # charts of step sizes, and sentences about them
-_SCHEDULES = {
-    "Constant": schedules.Constant,
-    "Polynomial": schedules.Polynomial,
-    "Cyclical": schedules.Cyclical,
-}
+_SCHEDULES = {"Constant": schedules.Constant, "Polynomial": schedules.Polynomial, "Cyclical": schedules.Cyclical}
 
 
 def sections(run: Run, charted: Draws) -> list[Section]:
@@ -148,10 +144,7 @@ def _parts(size: object, name: str) -> Iterator[tuple[str, Size]]:
         for key, value in size.items():
             yield from _parts(value, f"{name} of {key}")
     elif isinstance(size, list) and all(isinstance(value, (int, float)) for value in size):
-        yield (
-            name,
-            f"{number(min(size))} to {number(max(size))}, a number for each of {len(size):,} parameters",
-        )
+        yield (name, f"{number(min(size))} to {number(max(size))}, a number for each of {len(size):,} parameters")
 
 
 def _schedule(name: str, schedule: Schedule, run: Run) -> Html:
@@ -186,11 +179,7 @@ def _search(run: Run) -> Html | None:
 def _search_chart(tried: list[dict[str, Any]], rounds: int) -> Html:
     """A colour for each round; the ring is the best of the last."""
     points = [
-        [
-            (t["settings"]["step_size"], t["ksd"][k])
-            for t in tried
-            if len(t["ksd"]) > k and t["ksd"][k] is not None
-        ]
+        [(t["settings"]["step_size"], t["ksd"][k]) for t in tried if len(t["ksd"]) > k and t["ksd"][k] is not None]
         for k in range(rounds)
     ]
     every = np.array([point for part in points for point in part], np.float64).reshape(-1, 2)

@@ -55,9 +55,7 @@ def _unwrapped(sampler: Any) -> Any:
     """A sampler inside an internal one, with the settings of both."""
     if not isinstance(sampler, dict) or "inner" not in sampler or sampler["name"] == "Preconditioned":
         return sampler
-    return sampler["inner"] | {
-        name: value for name, value in sampler.items() if name not in ("name", "inner")
-    }
+    return sampler["inner"] | {name: value for name, value in sampler.items() if name not in ("name", "inner")}
 
 
 def _method(run: Run) -> str:

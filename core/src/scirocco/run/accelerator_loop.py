@@ -105,9 +105,7 @@ def advance_by_draws(
     buffers = loop.buffers_for(loop.kept(model, parts, state, keep_gradients), capacity)
     batching, data = parts.batching.for_accelerator(parts.data, pace.grouped)
     parts = parts._replace(batching=batching, data=data)
-    strides = Strides(
-        model, keep_gradients, parts, num_steps, every, together, next(whole, ahead), pace.inline
-    )
+    strides = Strides(model, keep_gradients, parts, num_steps, every, together, next(whole, ahead), pace.inline)
     begin = MadeDraws(jnp.zeros((), jnp.int32), state, buffers)
     end = jax.lax.while_loop(lambda made: made.done < num_steps, partial(_next, strides), begin)
     codes = jnp.append(jax.vmap(loop.code_of)(end.buffers[0]), loop.code_of(end.state.sampler.position))
@@ -136,9 +134,7 @@ def _group(strides: Strides, made: MadeDraws) -> MadeDraws:
     drawn = _drawn_ahead(strides, state, length)
     unroll = _unrolled(strides.together, state) if strides.every == 1 else 1
     one = partial(_draw_one, strides, drawn, slot)
-    return MadeDraws(
-        done + length, *jax.lax.fori_loop(0, strides.together, one, (state, buffers), unroll=unroll)
-    )
+    return MadeDraws(done + length, *jax.lax.fori_loop(0, strides.together, one, (state, buffers), unroll=unroll))
 
 
 def _draw_one(
@@ -187,9 +183,7 @@ def _steps(strides: Strides, count: Any, state: KernelState, drawn: PyTree, firs
     return end._replace(number=state.number + count)
 
 
-def _step(
-    strides: Strides, drawn: PyTree, first: Any, number: Array, offset: Array, state: KernelState
-) -> KernelState:
+def _step(strides: Strides, drawn: PyTree, first: Any, number: Array, offset: Array, state: KernelState) -> KernelState:
     # the number comes from the loop's own counter: carried along, it would be another kernel per step
     now, draws = number + offset, loop.at(drawn, first + offset)
     if strides.inline:
@@ -199,9 +193,7 @@ def _step(
     return loop.moved(strides.model, strides.parts, state._replace(number=now), draws)._replace(number=number)
 
 
-def _steps_from_estimates(
-    strides: Strides, state: KernelState, count: int, drawn: PyTree, first: Any
-) -> KernelState:
+def _steps_from_estimates(strides: Strides, state: KernelState, count: int, drawn: PyTree, first: Any) -> KernelState:
     """`count` steps, each made directly after the estimate that drives it.
 
     A gradient is then consumed where it is made; the loop does not write it to memory and read it again.

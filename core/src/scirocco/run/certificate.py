@@ -176,9 +176,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         beyond = np.abs(value) - 3 * error - by_chance
         worst = int(np.argmax(beyond))
         if beyond[worst] > goal:
-            place = (
-                f" of {run.labelled(names[worst])}" if names is not None and len(names) == len(value) else ""
-            )
+            place = f" of {run.labelled(names[worst])}" if names is not None and len(names) == len(value) else ""
             size, much = abs(value[worst]), value[worst] > 0
             amount = (
                 f"{size:.2f} sd too {'high' if much else 'low'}"
@@ -264,9 +262,7 @@ def _standing_still(run: Any, table: Table | None) -> str:
     named = f" {columns.names[worst]}" if len(columns.names) == flat.shape[1] else ""
     moved = np.ptp(positions[chain, :, worst])
     rate = run.stats.get("acceptance_rate")
-    accepted = (
-        "" if rate is None else f", {float(np.mean(np.asarray(rate)[chain])):.0%} of its moves accepted"
-    )
+    accepted = "" if rate is None else f", {float(np.mean(np.asarray(rate)[chain])):.0%} of its moves accepted"
     where = " on the real line" if origin.model.facts.transforms is not None else ""
     return (
         f"chain {chain} hardly moves, far from the posterior: the gradient pulls{named} the same way at all its draws, "

@@ -28,13 +28,7 @@ from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
 from scirocco.run.session import NEVER, Plan
 from scirocco.run.setup import Problem
-from scirocco.run.streaming import (
-    StreamedParts,
-    advance_compiled,
-    advance_streamed,
-    start_compiled,
-    start_streamed,
-)
+from scirocco.run.streaming import StreamedParts, advance_compiled, advance_streamed, start_compiled, start_streamed
 from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, PyTree
 
@@ -108,10 +102,7 @@ class ThreadedChains(DeviceChains):
             ]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
-        begun = [
-            start_streamed(model, parts, table, start, key, chain, plan.leader(chain))
-            for chain in plan.numbers
-        ]
+        begun = [start_streamed(model, parts, table, start, key, chain, plan.leader(chain)) for chain in plan.numbers]
         self._streams = [streamed for _, _, streamed in begun]
         self.first_density = begun[0][1]
         return [state for state, _, _ in begun]
@@ -228,9 +219,7 @@ def _advance_all_by_draws(
     num_steps: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return accelerator_loop.advance_by_draws(
-            model, keep_gradients, capacity, pace, parts, state, num_steps
-        )
+        return accelerator_loop.advance_by_draws(model, keep_gradients, capacity, pace, parts, state, num_steps)
 
     if states.noise_key.shape[0] == 1:  # the plain program reads its rows as a slice, not as a gather
         only = jax.tree.map(lambda leaf: leaf[0], states._replace(number=states.number[None]))
@@ -275,9 +264,7 @@ class VectorizedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self._pace = accelerator_loop.pace_of(
-            problem.parts, start.position, plan.thin, num_chains, plan.group_size
-        )
+        self._pace = accelerator_loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
         capacity = buffer_capacity(start.position, keeping.gradients_in_loop, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
@@ -295,9 +282,7 @@ class VectorizedChains(DeviceChains):
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)
             leaders = None if plan.group_size == 1 else numbers - numbers % plan.group_size
-            self.states, self.first_density = _start_all(
-                model, problem.parts, start, plan.key, numbers, leaders
-            )
+            self.states, self.first_density = _start_all(model, problem.parts, start, plan.key, numbers, leaders)
             return
         template = encoding.template(problem, start.position, plan.key, one)
         restored = [encoding.restore(template, saved, chain) for chain in range(num_chains)]
@@ -333,9 +318,7 @@ class VectorizedChains(DeviceChains):
         self.made += count
         return host
 
-    def _advanced(
-        self, start: int, num_steps: int, thin: int
-    ) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
+    def _advanced(self, start: int, num_steps: int, thin: int) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
         if self._sender is not None:
             made, wanted = self.made, (start, num_steps, thin)
             self.overlapped = bool(self._ahead) and self._ahead[0].steps == wanted

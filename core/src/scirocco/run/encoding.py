@@ -141,9 +141,7 @@ def structure(tree: PyTree) -> Any:
 
 def _children(node: Any, walk: Any) -> dict[str, Any]:
     paths, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda child: child is not node)
-    return {
-        str(getattr(path[0], "name", getattr(path[0], "key", path[0]))): walk(child) for path, child in paths
-    }
+    return {str(getattr(path[0], "name", getattr(path[0], "key", path[0]))): walk(child) for path, child in paths}
 
 
 def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
@@ -243,9 +241,7 @@ _MANY_PARAMETERS = 1_000_000
 def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:
     """The leaf, and shifted: every entry by a different amount, half of the shift to all of it, up or down."""
     mixed = np.arange(1, leaf.size + 1, dtype=np.uint64) * np.uint64(2654435761) % np.uint64(1 << 32)
-    amount = (0.5 + (mixed >> np.uint64(8)) % np.uint64(1 << 16) / (1 << 17)) * np.where(
-        mixed & np.uint64(1), 1, -1
-    )
+    amount = (0.5 + (mixed >> np.uint64(8)) % np.uint64(1 << 16) / (1 << 17)) * np.where(mixed & np.uint64(1), 1, -1)
     shifted = [leaf + (by * amount.reshape(leaf.shape)).astype(leaf.dtype) for by in shifts]
     return np.stack([leaf, *shifted])
 
@@ -256,9 +252,7 @@ def compare_models(stored: dict[str, list[Any]], found: dict[str, list[Any]], to
     `tolerance` is relative to a value, and in addition to the largest finite value at its point.
     """
     if set(stored) != set(found):
-        return (
-            f"the model has {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
-        )
+        return f"the model has {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
     for name in stored:
         was, now = (np.asarray(values[name], float) for values in (stored, found))
         if was.shape != now.shape:

@@ -74,10 +74,7 @@ def to_arviz(
     dims, coords = ({}, {}) if known is None else (known.facts.dims, known.facts.coords)
     named = dict(zip(_tree.leaf_names(draws), jax.tree.leaves(draws), strict=True))
     posterior = _dataset(run, named | run.derived(known), dims)
-    labels = {name: coords[name] for name in posterior.dims if name in coords} | {
-        **labels,
-        **(coordinates or {}),
-    }
+    labels = {name: coords[name] for name in posterior.dims if name in coords} | {**labels, **(coordinates or {})}
     axes = _Axes(dims, coords)
     observed: dict[str, Any] = {"num_rows": run.configuration["num_rows"]}
     if with_data:
@@ -167,9 +164,7 @@ class _Axes(NamedTuple):
     def labelled(self, dataset: Any) -> Any:
         """The dataset with the labels of axes whose length they have: rows may be others than those of the model."""
         known = {name: self.coords[name] for name in dataset.dims if name in self.coords}
-        return dataset.assign_coords(
-            {name: each for name, each in known.items() if len(each) == dataset.sizes[name]}
-        )
+        return dataset.assign_coords({name: each for name, each in known.items() if len(each) == dataset.sizes[name]})
 
 
 def _by_draws(run: Any, found: Mapping[str, np.ndarray], axes: _Axes) -> Any:
@@ -300,10 +295,7 @@ def _intervals(figure: Figure, names: list[str], values: Array) -> None:
     figure.set_size_inches(7.0, 1.0 + 0.24 * len(names))
     axes, rows = figure.subplots(), np.arange(len(names))[::-1]
     ends = np.array(
-        [
-            np.quantile(_finite(column), [0.05, 0.25, 0.5, 0.75, 0.95], method=METHOD)
-            for column in _flat(values)
-        ]
+        [np.quantile(_finite(column), [0.05, 0.25, 0.5, 0.75, 0.95], method=METHOD) for column in _flat(values)]
     )
     axes.hlines(rows, ends[:, 0], ends[:, 4], color=COLOURS[0], linewidth=1.5, label="90 %")
     axes.hlines(rows, ends[:, 1], ends[:, 3], color=COLOURS[0], linewidth=4.0, label="50 %")
@@ -313,9 +305,7 @@ def _intervals(figure: Figure, names: list[str], values: Array) -> None:
         axes.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     axes.set_yticks(rows, names)
     axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / (1 + len(names))), ncols=3, frameon=False
-    )
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.0 + 0.9 / (1 + len(names))), ncols=3, frameon=False)
 
 
 def _pairs(figure: Figure, names: list[str], values: Array) -> None:

@@ -55,11 +55,7 @@ class Keeping(NamedTuple):
         """Build from the arguments of `sample`."""
         if not isinstance(keep_gradients, (bool, np.bool_)):
             raise InvalidTypeError(f"`keep_gradients` must be True or False, got {keep_gradients!r}.")
-        every = (
-            int(keep_draws)
-            if isinstance(keep_draws, bool)
-            else _checks.positive_int(keep_draws, "keep_draws")
-        )
+        every = int(keep_draws) if isinstance(keep_draws, bool) else _checks.positive_int(keep_draws, "keep_draws")
         return cls(bool(keep_gradients), every, Reducing(reducers))
 
     @property
@@ -79,9 +75,7 @@ class Keeping(NamedTuple):
         Returns the chunk with the buffers that are copied.
         """
         kept = range(count)[self._chosen(count, made)]
-        parts: tuple[PyTree, ...] = (
-            (chunk.draws, chunk.gradients if self.gradients else None) if kept else (None, None)
-        )
+        parts: tuple[PyTree, ...] = (chunk.draws, chunk.gradients if self.gradients else None) if kept else (None, None)
         # buffers as a whole: the part that is filled would be a program for each length
         draws, gradients, stats = jax.tree.map(_sent, (*parts, chunk.stats))
         for leaf in (chunk.bad_step, chunk.bad_leaf):
@@ -356,12 +350,7 @@ class StoreSink:
 
 
 def new_sink(
-    path: str | os.PathLike[str] | None,
-    spec: Kept,
-    num_chains: int,
-    record: dict[str, Any],
-    *,
-    overwrite: bool = False,
+    path: str | os.PathLike[str] | None, spec: Kept, num_chains: int, record: dict[str, Any], *, overwrite: bool = False
 ) -> Sink:
     """A sink for such draws: a new store at `path`, or memory if there is none."""
     if path is None:
@@ -378,8 +367,7 @@ def store_groups(spec: Kept) -> dict[str, dict[str, Variable]]:
         if leaves:
             names = _tree.leaf_names(tree)
             groups[group] = {
-                name: Variable(tuple(leaf.shape), leaf.dtype)
-                for name, leaf in zip(names, leaves, strict=True)
+                name: Variable(tuple(leaf.shape), leaf.dtype) for name, leaf in zip(names, leaves, strict=True)
             }
     return groups
 

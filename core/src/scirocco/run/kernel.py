@@ -36,9 +36,7 @@ class Kernel:
     (0, ())
     """
 
-    def __init__(
-        self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0
-    ):
+    def __init__(self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0):
         _programs.begin()
         self.problem = setup.compose(model, data, sampler, estimator, seed)
         self.model = self.problem.model

@@ -203,9 +203,7 @@ class _Gain(metric.OfModel):
     Differences are taken row by row: sums over many rows have few decimals in single precision.
     """
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> Array:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
         """One number for each place."""
         centre, places = position
         there = self.model.log_likelihoods(centre, rows)

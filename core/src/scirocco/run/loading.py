@@ -54,9 +54,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     if CHAINS.is_at(path):
         return load_chains(path)
     if SHARDS.is_at(path):
-        raise InvalidValueError(
-            f"{path} holds subposteriors, one run per shard: open them with sc.combine.load."
-        )
+        raise InvalidValueError(f"{path} holds subposteriors, one run per shard: open them with sc.combine.load.")
     stored = Stored.open(path)
     with records.understood(stored.path):
         return _loaded(stored)
@@ -220,14 +218,8 @@ def join_runs(runs: list[Run], path: str | None) -> Run:
     status = next((run.status for run in runs if run.status != "complete"), "complete")
     reduced = jax.tree.map(lambda *leaves: np.concatenate(leaves), *[run.reduced for run in runs])
     timing = _timing([run.timing for run in runs])
-    joined = Run(
-        draws, gradients, stats, configuration, first.preparation, timing, status, [], traces, reduced, path
-    )
-    return (
-        joined
-        if first.converted is None
-        else dataclasses.replace(joined, converted=(draws, first.converted[1]))
-    )
+    joined = Run(draws, gradients, stats, configuration, first.preparation, timing, status, [], traces, reduced, path)
+    return joined if first.converted is None else dataclasses.replace(joined, converted=(draws, first.converted[1]))
 
 
 def _timing(timings: list[dict[str, Any]]) -> dict[str, Any]:
@@ -236,8 +228,7 @@ def _timing(timings: list[dict[str, Any]]) -> dict[str, Any]:
     for phase in timings[0]:
         those = [timing[phase] for timing in timings if phase in timing]
         found[phase] = {
-            name: sum(t[name] for t in those) if name == "cpu" else max(t[name] for t in those)
-            for name in those[0]
+            name: sum(t[name] for t in those) if name == "cpu" else max(t[name] for t in those) for name in those[0]
         }
     return found
 

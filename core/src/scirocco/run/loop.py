@@ -59,10 +59,7 @@ CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 
 
 def over_chains(
-    one: Callable[[KernelState], tuple[KernelState, Chunk]],
-    states: KernelState,
-    group_size: int,
-    same_memory: bool,
+    one: Callable[[KernelState], tuple[KernelState, Chunk]], states: KernelState, group_size: int, same_memory: bool
 ) -> tuple[KernelState, Chunk]:
     """`one` for all chains, vectorised.
 
@@ -161,14 +158,10 @@ def step_key(key: Key, number: Array) -> Key:
     words = jax.random.key_data(key)
     last = np.zeros(words.shape, words.dtype)
     last[-1] = 1
-    return jax.random.wrap_key_data(
-        words + last * jnp.asarray(number, words.dtype), impl=jax.random.key_impl(key)
-    )
+    return jax.random.wrap_key_data(words + last * jnp.asarray(number, words.dtype), impl=jax.random.key_impl(key))
 
 
-def draw(
-    model: Posterior, parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array
-) -> Draws:
+def draw(model: Posterior, parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array) -> Draws:
     """The randomness of step `number`; `noise_key` is the key of that step."""
     noise, signs, key = noise_and_signs(model, parts, params, noise_key)
     return Draws(noise, parts.batching.plan(batch_key, number + 1), signs, key)
@@ -261,9 +254,7 @@ def chain_keys(model: Posterior, parts: Parts, key: Key, chain: Any, leader: Any
     return ChainKeys(start, signs, estimate, batches, noise)
 
 
-def first_state(
-    parts: Parts, position: Params, gradient: Gradient, memory: PyTree, keys: ChainKeys
-) -> KernelState:
+def first_state(parts: Parts, position: Params, gradient: Gradient, memory: PyTree, keys: ChainKeys) -> KernelState:
     """The state before the first step; auxiliary variables are drawn."""
     init = parts.sampler.init(position, keys.start)
     return KernelState(init, gradient, memory, jnp.zeros((), jnp.int32), keys.batches, keys.noise)
@@ -288,9 +279,7 @@ def start_chain(
     else:
         plan = parts.batching.plan(keys.batches, zero)
         signs = random_signs(position, keys.signs)
-        gradient, memory = parts.scheme.evaluate(
-            model, parts, position, memory, zero, plan, signs, keys.estimate
-        )
+        gradient, memory = parts.scheme.evaluate(model, parts, position, memory, zero, plan, signs, keys.estimate)
         rows = jax.tree.map(lambda leaf: leaf[: min(parts.batching.size, _LOOK_AT_ROWS)], parts.data)
         density = model.look(position, rows, keys.estimate)
     return first_state(parts, position, gradient, memory, keys), density

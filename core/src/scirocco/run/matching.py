@@ -121,11 +121,7 @@ def _asked(record: Record, path: str) -> dict[str, Any]:
 
 
 def _plan(
-    record: Record,
-    reached: Progress,
-    num_samples: int | None,
-    reducers: Mapping[str, Any] | None,
-    path: str,
+    record: Record, reached: Progress, num_samples: int | None, reducers: Mapping[str, Any] | None, path: str
 ) -> Plan:
     """The plan of the stored run, with the number of draws requested now."""
     _asked(record, path)
@@ -178,16 +174,12 @@ def _position(record: Record, params: Params | None) -> PyTree:
     leaves = [jnp.asarray(encoding.decode(leaf, "params")) for leaf in record.probe or []]
     shapes = [tuple(leaf["shape"]) for leaf in (record.position or {}).values()]
     if [leaf.shape for leaf in leaves] != shapes:
-        raise ValueError(
-            f"its start has the shapes {[leaf.shape for leaf in leaves]}, its parameters {shapes}"
-        )
+        raise ValueError(f"its start has the shapes {[leaf.shape for leaf in leaves]}, its parameters {shapes}")
     if params is None:
         return encoding.build(record.structure, leaves, exact=True)
     names = list(record.position or {})
     if _tree.leaf_names(params) != names:
-        raise InvalidValueError(
-            f"`params` has the parameters {_tree.leaf_names(params)}; the stored run has {names}."
-        )
+        raise InvalidValueError(f"`params` has the parameters {_tree.leaf_names(params)}; the stored run has {names}.")
     return jax.tree.unflatten(jax.tree.structure(params), leaves)
 
 
@@ -203,9 +195,7 @@ def _difference(record: Record, model: Posterior, position: PyTree, rows: PyTree
     return encoding.compare_models(record.model_values, values, _tolerance(record, position))
 
 
-def check_here(
-    record: Record, reached: Progress, model: Posterior, position: PyTree, request: Request
-) -> None:
+def check_here(record: Record, reached: Progress, model: Posterior, position: PyTree, request: Request) -> None:
     """Raise an error if the model has other values where the first chain is than it had when it came there."""
     if reached.model_values is None:
         return

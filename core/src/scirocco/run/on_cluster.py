@@ -50,11 +50,7 @@ def sample_on(client: Any, request: Request) -> Run:
             request = _as_begun(request, CHAINS.path(folder, 0))
             plan = request.plan
         CHAINS.begin(
-            folder,
-            _page(request),
-            resume=request.resume,
-            overwrite=request.overwrite,
-            left_out=request.left_out,
+            folder, _page(request), resume=request.resume, overwrite=request.overwrite, left_out=request.left_out
         )
         paths = [CHAINS.path(folder, number) for number in range(plan.num_chains)]
         there = [path for path in paths if holds_run(path)]
@@ -142,9 +138,7 @@ def resume_on(
 ) -> Run:
     """`sc.resume` of chains that are in separate folders."""
     if not CHAINS.is_at(path) and holds_run(path):
-        raise InvalidValueError(
-            f"{path} holds a run whose chains share one process: resume it without `client`."
-        )
+        raise InvalidValueError(f"{path} holds a run whose chains share one process: resume it without `client`.")
     page = CHAINS.read(path)
     now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
     records.refuse_differences({key: page[key] for key in now}, now, path, "these data")
@@ -176,9 +170,7 @@ def _refuse(request: Request, client: Any) -> None:
             "one of them out."
         )
     if request.devices is not None:
-        raise InvalidValueError(
-            "`mesh` and `client` are two ways to use several devices: pass only one of them."
-        )
+        raise InvalidValueError("`mesh` and `client` are two ways to use several devices: pass only one of them.")
 
 
 def _page(request: Request) -> dict[str, Any]:

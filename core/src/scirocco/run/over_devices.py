@@ -103,9 +103,7 @@ class SpreadChains(DeviceChains):
         self.made, self.first_density = 0, jnp.zeros(())
         if saved is None:
             begin, key = devices.replicate((start, plan.key))
-            started = [
-                _start(model, devices, vectorized, self._parts, begin, key, numbers) for numbers in groups
-            ]
+            started = [_start(model, devices, vectorized, self._parts, begin, key, numbers) for numbers in groups]
             self.states = [state for state, _ in started]
             self.first_density = _host(devices, started[0][1])
             self.reducing = [_stacked([self._one] * in_program) for _ in groups]
@@ -164,9 +162,7 @@ class SpreadChains(DeviceChains):
         """All chains' states."""
         made = np.full(self._in_program, self.made)
         parts = [
-            encoding.save_stacked_chains(
-                encoding.Snapshot(_everywhere(self._devices, states), reducing, made)
-            )
+            encoding.save_stacked_chains(encoding.Snapshot(_everywhere(self._devices, states), reducing, made))
             for states, reducing in zip(self.states, self.reducing, strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -234,13 +230,7 @@ def _specs(devices: Devices) -> tuple[Parts, PartitionSpec, PartitionSpec]:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _start(
-    model: Posterior,
-    devices: Devices,
-    vectorized: bool,
-    parts: Parts,
-    begin: loop.Start,
-    key: Key,
-    chains: Array,
+    model: Posterior, devices: Devices, vectorized: bool, parts: Parts, begin: loop.Start, key: Key, chains: Array
 ) -> tuple[KernelState, Array]:
     parts_spec, same, by_chain = _specs(devices)
 
@@ -251,11 +241,7 @@ def _start(
         return jax.vmap(one)(chains) if vectorized else _of_one(one, chains)
 
     mapped = jax.shard_map(
-        here,
-        mesh=devices.mesh,
-        in_specs=(parts_spec, same, same, by_chain),
-        out_specs=by_chain,
-        check_vma=False,
+        here, mesh=devices.mesh, in_specs=(parts_spec, same, same, by_chain), out_specs=by_chain, check_vma=False
     )
     return mapped(parts, begin, key, chains)
 
@@ -274,9 +260,7 @@ def _advance(
 ) -> tuple[KernelState, loop.Chunk]:
     parts_spec, same, by_chain = _specs(devices)
 
-    def here(
-        parts: Parts, states: KernelState, num_steps: Array, thin: Array
-    ) -> tuple[KernelState, loop.Chunk]:
+    def here(parts: Parts, states: KernelState, num_steps: Array, thin: Array) -> tuple[KernelState, loop.Chunk]:
         def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
             return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin, 0)
 
@@ -287,11 +271,7 @@ def _advance(
         return _of_one(one, states)
 
     mapped = jax.shard_map(
-        here,
-        mesh=devices.mesh,
-        in_specs=(parts_spec, by_chain, same, same),
-        out_specs=by_chain,
-        check_vma=False,
+        here, mesh=devices.mesh, in_specs=(parts_spec, by_chain, same, same), out_specs=by_chain, check_vma=False
     )
     return mapped(parts, states, num_steps, thin)
 

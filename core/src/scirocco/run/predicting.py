@@ -67,9 +67,7 @@ def chosen(draws: PyTree, num_draws: int | None) -> Chosen:
     wanted = total if num_draws is None else min(_checks.positive_int(num_draws, "num_draws"), total)
     each = max(1, wanted // chains)
     stride = length // each
-    kept = slice(
-        length - 1 - (each - 1) * stride, length, stride
-    )  # the last draw of each chain is among them
+    kept = slice(length - 1 - (each - 1) * stride, length, stride)  # the last draw of each chain is among them
     flat = [np.asarray(leaf[:, kept]) for leaf in leaves]
     flat = [leaf.reshape(-1, *leaf.shape[2:])[:wanted] for leaf in flat]
     finite = np.all([np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in flat], axis=0)
@@ -128,9 +126,7 @@ def filled(values: np.ndarray, size: int) -> np.ndarray:
 def in_users_units(model: Any, who: str) -> Model:
     """The likelihood alone, as a function of constrained parameters, so that draws are not transformed twice."""
     if not isinstance(model, Model):
-        raise InvalidTypeError(
-            f"{who} requires a sc.Model with a log likelihood, got {type(model).__name__}."
-        )
+        raise InvalidTypeError(f"{who} requires a sc.Model with a log likelihood, got {type(model).__name__}.")
     if model.form == "total":
         return Model.from_total(model.log_likelihood)
     return Model(model.log_likelihood, vectorized=model.form == "rows")
@@ -193,11 +189,7 @@ def draws_and_rows(run: Any, data: Data | None, who: str) -> tuple[PyTree, RowSo
 
 def _with_labels(data: Data, groups: str | None) -> RowSource:
     """The rows; labels of groups may be texts, which only functions on the host can read."""
-    if (
-        not isinstance(data, Mapping)
-        or groups not in data
-        or np.asarray(data[groups]).dtype.kind not in "OUS"
-    ):
+    if not isinstance(data, Mapping) or groups not in data or np.asarray(data[groups]).dtype.kind not in "OUS":
         return as_source(data)
     rest = as_source({name: column for name, column in data.items() if name != groups})
     return ArraySource({**rest.read(0, rest.num_rows), groups: np.asarray(data[groups]).astype(str)})
@@ -248,12 +240,7 @@ def log_likelihood_matrix(
 
 
 def log_likelihood(
-    run: Any,
-    model: Any,
-    data: Data | None,
-    num_draws: int | None,
-    to: str | os.PathLike[str] | None,
-    overwrite: bool,
+    run: Any, model: Any, data: Data | None, num_draws: int | None, to: str | os.PathLike[str] | None, overwrite: bool
 ) -> np.ndarray:
     """See `Run.log_likelihood`."""
     model, source = origin_of(run, model, data, "run.log_likelihood()")
@@ -355,12 +342,7 @@ def prepared(function: Callable[..., Any], params: Params, source: RowSource) ->
 
 
 def values(
-    job: RowProgram,
-    params: Params,
-    source: RowSource,
-    key: Key,
-    picks: Picks | None = None,
-    summary: bool = False,
+    job: RowProgram, params: Params, source: RowSource, key: Key, picks: Picks | None = None, summary: bool = False
 ) -> Iterator[tuple[int, int, Any]]:
     """(start, stop, results) of all rows, one chunk after the other; the next chunk is already being computed.
 
@@ -485,9 +467,7 @@ def predict(
     picks = picks_of(interval, few.count)
     key = jax.random.key(_checks.positive_int(seed, "seed", minimum=0))
     job = prepared(function, few.params, source)
-    found: dict[str, list[PyTree]] = {"mean": [], "sd": []} | (
-        {} if picks is None else {"low": [], "high": []}
-    )
+    found: dict[str, list[PyTree]] = {"mean": [], "sd": []} | ({} if picks is None else {"low": [], "high": []})
     if to is None:
         size = 4 * len(found) * _tree.size(job.out) * source.num_rows
         check_memory(size, "the predictions", "Write them to a folder with `to`.")
@@ -527,9 +507,7 @@ def _summaries(
                 for leaf in jax.tree.leaves(rest, is_leaf=lambda node: isinstance(node, tuple))
             ]
             tree = jax.tree.structure(job.out)
-            part += [
-                jax.tree.unflatten(tree, [np.asarray(pair[end])[:count] for pair in leaves]) for end in (0, 1)
-            ]
+            part += [jax.tree.unflatten(tree, [np.asarray(pair[end])[:count] for pair in leaves]) for end in (0, 1)]
         yield part
 
 

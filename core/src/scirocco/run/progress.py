@@ -156,9 +156,7 @@ class Bar:
         if self._progress is not None:
             shown = "  ".join(f"{name} {value:.5g}" for name, value in (score or {}).items())
             done = step if self._seconds is None else min(time.perf_counter() - self._began, self._seconds)
-            self._progress.update(
-                self._task, completed=done, description=phase, rate=_per_second(rate), score=shown
-            )
+            self._progress.update(self._task, completed=done, description=phase, rate=_per_second(rate), score=shown)
 
     def expect(self, total: int, seconds: float | None = None) -> None:
         """Correct the number of steps of the run; `seconds`: what they are predicted to take from now on, or less."""

@@ -144,15 +144,11 @@ class Record:
         known = {name: value for name, value in written.items() if name in names}
         for name, kind in _FORMS.items():
             if known.get(name) is not None and not isinstance(known[name], kind):
-                raise StoreError(
-                    f"`{name}` of a run is {known[name]!r:.60}, and cannot have been written by scirocco."
-                )
+                raise StoreError(f"`{name}` of a run is {known[name]!r:.60}, and cannot have been written by scirocco.")
         for name, least in _LEAST.items():
             number = known["configuration"].get(name, least)
             if number is not None and (type(number) is not int or not least <= number < _MOST_STEPS):
-                raise StoreError(
-                    f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco."
-                )
+                raise StoreError(f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco.")
         for values in (known.get("model_values") or {}).values():
             np.asarray(values, float)
         dict(known["configuration"].get("versions", {}))
@@ -288,10 +284,7 @@ def probe_rows(source: Any) -> PyTree:
 
 def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:
     """Structure and leaves of the traces."""
-    return {
-        name: {"structure": encoding.structure(tree), "leaves": leaves_spec(tree)}
-        for name, tree in traces.items()
-    }
+    return {name: {"structure": encoding.structure(tree), "leaves": leaves_spec(tree)} for name, tree in traces.items()}
 
 
 def _results(keeping: Keeping, params: PyTree) -> PyTree:
@@ -375,10 +368,7 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
     stats = jax.eval_shape(lambda: loop.stats_of(model, problem.parts, state.sampler, state.gradient))
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
-        params if keeping.every else None,
-        position if keeping.every and keeping.gradients else None,
-        stats,
-        traces,
+        params if keeping.every else None, position if keeping.every and keeping.gradients else None, stats, traces
     )
 
 
@@ -394,9 +384,7 @@ def refuse_differences(stored: Any, given: Any, path: str, what: str) -> None:
     differences = list(_differences(stored, given, ""))
     if differences:
         raise InvalidValueError(
-            f"the run in {path} cannot be resumed with {what}: "
-            + "; ".join(differences[:6])
-            + ". Pass the original "
+            f"the run in {path} cannot be resumed with {what}: " + "; ".join(differences[:6]) + ". Pass the original "
             "arguments, or start another run in another folder."
         )
 

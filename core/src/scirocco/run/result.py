@@ -91,9 +91,7 @@ class Run:
     path: str | None = None
     certificate: Certificate | None = None
     origin: Origin | None = field(default=None, repr=False, compare=False)
-    converted: tuple[Params, Mapping[str, Sequence[Any]]] | None = field(
-        default=None, repr=False, compare=False
-    )
+    converted: tuple[Params, Mapping[str, Sequence[Any]]] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         # models are functions, and data are large: a pickled run omits them
@@ -157,9 +155,7 @@ class Run:
         def named(found: re.Match[str]) -> str:
             places = [int(place) for place in found[2].split(",")]
             known = [labels.get(f"{found[1]}_dim_{axis}") for axis in range(len(places))]
-            inside = (
-                str(place if of is None else of[place]) for of, place in zip(known, places, strict=True)
-            )
+            inside = (str(place if of is None else of[place]) for of, place in zip(known, places, strict=True))
             return f"{found[1]}[{', '.join(inside)}]"
 
         return re.sub(r"(\w+)\[(\d+(?:, \d+)*)\]", named, text) if labels else text
@@ -197,8 +193,7 @@ class Run:
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
         parts = [
-            _summary_of(part, tail, self.group_size)
-            for part in Columns(self.labelled_draws() | self.derived()).parts()
+            _summary_of(part, tail, self.group_size) for part in Columns(self.labelled_draws() | self.derived()).parts()
         ]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
@@ -307,14 +302,7 @@ class Run:
         function = simulator(self, function, "run.predict()")
         draws, source = draws_and_rows(self, rows, "run.predict()")
         return predict(
-            draws,
-            function,
-            source,
-            interval=interval,
-            num_draws=num_draws,
-            seed=seed,
-            to=to,
-            overwrite=overwrite,
+            draws, function, source, interval=interval, num_draws=num_draws, seed=seed, to=to, overwrite=overwrite
         )
 
     def log_likelihood(
@@ -417,9 +405,7 @@ class Run:
         if self.draws is None or not self.num_draws:
             return head
         note = _sentence(self.certificate)
-        return join(
-            [head, html_summary(self.labelled_draws(), self.group_size), *([tag("p", note)] if note else [])]
-        )
+        return join([head, html_summary(self.labelled_draws(), self.group_size), *([tag("p", note)] if note else [])])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.

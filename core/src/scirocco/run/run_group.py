@@ -54,13 +54,7 @@ class RunFamily(NamedTuple):
         return os.path.join(folder, f"{self.member}-{number:03d}")
 
     def begin(
-        self,
-        folder: str,
-        page: dict[str, Any],
-        *,
-        resume: bool,
-        overwrite: bool,
-        left_out: Set[str] = frozenset(),
+        self, folder: str, page: dict[str, Any], *, resume: bool, overwrite: bool, left_out: Set[str] = frozenset()
     ) -> None:
         """Make the folder, or check that the existing one has the same configuration.
 

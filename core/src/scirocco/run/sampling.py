@@ -20,12 +20,7 @@ from scirocco.run import run_group, setup
 from scirocco.run.choose import limits
 from scirocco.run.choose.decide import Again, Asked, decide
 from scirocco.run.choose.measure import drive_of, measure
-from scirocco.run.choose.methods import (
-    default_estimator,
-    default_lengths,
-    read_if_few,
-    sampler_for,
-)
+from scirocco.run.choose.methods import default_estimator, default_lengths, read_if_few, sampler_for
 from scirocco.run.keeping import Keeping
 from scirocco.run.matching import PassedParts
 from scirocco.run.on_cluster import resume_on, sample_on
@@ -377,9 +372,7 @@ def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, kee
     if keeping.reducing.average(None) is not None:
         setup.check_path(sampler)
     if keep_gradients and sampler.needs.drive == "blocks":
-        raise InvalidValueError(
-            "blocks are moved one after the other, so a draw has no single gradient to keep."
-        )
+        raise InvalidValueError("blocks are moved one after the other, so a draw has no single gradient to keep.")
     if keep_gradients and drive_of(model) == "counts":
         raise InvalidValueError(
             "a CountModel has no gradients to keep: omit `keep_gradients`. Zero-variance and Stein methods require a "

@@ -57,9 +57,7 @@ class Scheme(abc.ABC):
         _check_drive(model, sampler)
         return model
 
-    def check(
-        self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
-    ) -> None:
+    def check(self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int) -> None:
         """Raise an error if the estimator does not support the rows, or keeps a sum that is random."""
         if model.facts.takes_key and estimator.traits.keeps_one_sum:
             raise InvalidValueError(
@@ -80,19 +78,13 @@ class Scheme(abc.ABC):
     def prepare(self, model: Posterior, parts: Parts, table: Table, position: Params, key: Key) -> Prepared:
         """The estimator's work, at the mode if the sampler starts there."""
         estimator, target = parts.estimator, parts.target(model)
-        if (
-            not parts.sampler.needs.mode
-            or estimator.traits.finds_mode
-            or not importlib.util.find_spec("optax")
-        ):
+        if not parts.sampler.needs.mode or estimator.traits.finds_mode or not importlib.util.find_spec("optax"):
             return estimator.prepare(target, table, position, key)
         mode = find_mode(model, table, position, key)
         prepared = estimator.prepare(target, table, mode.position, key)
         return prepared._replace(near_mode=True, report=mode.report | prepared.report)
 
-    def blank_memory(
-        self, model: Posterior, parts: Parts, position: Params, num_rows: int, row_spec: PyTree
-    ) -> PyTree:
+    def blank_memory(self, model: Posterior, parts: Parts, position: Params, num_rows: int, row_spec: PyTree) -> PyTree:
         """Something with the structure and shapes of the estimator's memory."""
         total = parts.target(model).blank_total(position, row_spec)
         return parts.estimator.blank_memory(position, total, num_rows)
@@ -148,9 +140,7 @@ class OneMove(Scheme):
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Unless the estimate is random beyond its batch."""
-        return not (
-            parts.sampler.needs.curvature or model.facts.takes_key or parts.estimator.traits.is_random
-        )
+        return not (parts.sampler.needs.curvature or model.facts.takes_key or parts.estimator.traits.is_random)
 
 
 @jax.tree_util.register_static
@@ -192,11 +182,7 @@ class BetweenEvents(Scheme):
         self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
     ) -> tuple[Any, Gradient, PyTree]:
         """The state after the events of a step, and the estimate there."""
-        summand, memory, left_out = (
-            parts.target(model).summand,
-            state.memory,
-            parts.estimator.traits.remainder,
-        )
+        summand, memory, left_out = (parts.target(model).summand, state.memory, parts.estimator.traits.remainder)
         assert left_out is not None  # `setup.check_expansion`
         first = jnp.zeros((), jnp.int32)
 
@@ -237,9 +223,7 @@ class InTurn(Scheme):
         """Return the model as a model of blocks; check that each block has what its sampler needs."""
         return as_block_model(model, sampler)
 
-    def check(
-        self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int
-    ) -> None:
+    def check(self, model: Posterior, estimator: Estimator, streamed: bool, spread: bool, num_rows: int) -> None:
         """Require all rows on one device and, for streamed rows, an estimator that reads batches."""
         if spread:
             raise InvalidValueError(
@@ -329,9 +313,7 @@ class InTurn(Scheme):
         for index in range(count):
             moved = sampler.step(index, moved, drive, draws.noise[index], state.number, units)
             following = (index + 1) % count
-            drive, memory = self.evaluate(
-                model, parts, moved.position, memory, number, *draws[1:], index=following
-            )
+            drive, memory = self.evaluate(model, parts, moved.position, memory, number, *draws[1:], index=following)
         return moved, drive, memory
 
 
@@ -408,9 +390,7 @@ def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockMo
     label, kind = ", ".join(f"`{name}`" for name in names), type(sampler).__name__
     special = [name for name in names if name in model.blocks]
     if special and len(names) > 1:
-        raise InvalidTypeError(
-            f"`{special[0]}` has its own counts or statistics: put it in a block of its own."
-        )
+        raise InvalidTypeError(f"`{special[0]}` has its own counts or statistics: put it in a block of its own.")
     follows = model.view(names).follows
     if isinstance(sampler, Gibbs):
         if follows == "counts":
@@ -423,11 +403,7 @@ def _check_pair(names: tuple[str, ...], sampler: Sampler | Gibbs, model: BlockMo
                 if special
                 else "requires a sum of statistics"
             )
-            hint = (
-                ""
-                if special
-                else f": add it to the model, sc.BlockModel(model, {names[0]}=sc.Statistics(...))"
-            )
+            hint = "" if special else f": add it to the model, sc.BlockModel(model, {names[0]}=sc.Statistics(...))"
             raise InvalidTypeError(f"the Gibbs update of {label} {need}{hint}.")
         return
     if sampler.needs.drive != follows:

@@ -116,9 +116,7 @@ class Session:
             with self._finishing_chunks():
                 while self.step < self.plan.num_steps and self.status == "complete":
                     self._chunk()
-                    if (
-                        "first_chunk" not in self.timing
-                    ):  # includes compilation, so its time is kept separately
+                    if "first_chunk" not in self.timing:  # includes compilation, so its time is kept separately
                         self.timing["first_chunk"] = clock.read() | {"steps": self.step - first}
                         clock.restart()
                     if self._asked_to_stop:
@@ -126,9 +124,7 @@ class Session:
             consistent = True
         except KeyboardInterrupt:
             self.status, consistent = "interrupted", self._asked_to_stop and not self._torn
-            _checks.warn(
-                f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.",
-            )
+            _checks.warn(f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.")
         finally:
             self.chains.close()
         done = self.step - first - self.timing.get("first_chunk", {}).get("steps", 0)
@@ -154,9 +150,7 @@ class Session:
             self._asked_to_stop = True
 
         usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
-        usual |= {
-            getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-        }
+        usual |= {getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)}
         main = threading.current_thread() is threading.main_thread()
         taken = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
         for number in taken:
@@ -180,9 +174,7 @@ class Session:
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, NEVER if burning else thin)
         seconds = time.perf_counter() - begin
-        if (
-            self.timing and not self.chains.overlapped
-        ):  # the first chunk includes compilation: ignore its speed
+        if self.timing and not self.chains.overlapped:  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
         self._look_for_change()
         self.sink.add(chunk)
@@ -190,9 +182,7 @@ class Session:
         if not self._diverged(chunk):
             self.step += steps
             self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws)
-        due, stop, interrupt = self._agreed(
-            self.sink.due(), self.status == "stopped", bool(self._asked_to_stop)
-        )
+        due, stop, interrupt = self._agreed(self.sink.due(), self.status == "stopped", bool(self._asked_to_stop))
         self._asked_to_stop = bool(interrupt)
         if stop:
             self.status = "stopped"

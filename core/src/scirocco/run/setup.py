@@ -14,16 +14,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._expansion import Expansion
 from scirocco._programs import setup_program
-from scirocco.data import (
-    ArraySource,
-    Devices,
-    Resident,
-    Streamed,
-    Table,
-    as_source,
-    spread_over,
-    to_device,
-)
+from scirocco.data import ArraySource, Devices, Resident, Streamed, Table, as_source, spread_over, to_device
 from scirocco.data.arrays import RowSource
 from scirocco.data.values import Frame, as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
@@ -64,12 +55,7 @@ class Ready(NamedTuple):
 
 
 def compose(
-    model: Posterior,
-    data: Data,
-    sampler: Sampler,
-    estimator: Estimator,
-    seed: int,
-    devices: Devices | None = None,
+    model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, seed: int, devices: Devices | None = None
 ) -> Problem:
     """Check that the parts fit together, and arrange the data on the device or devices."""
     setup.check_kind(model, Posterior, "model", "sc.Model(log_likelihood, log_prior)")
@@ -152,9 +138,7 @@ def check_first(problem: Problem, params: Params, density: Array, gradient: PyTr
     unhappy = [name for name, leaf in zip(names, leaves, strict=True) if not np.all(np.isfinite(leaf))]
     if not unhappy and np.all(np.isfinite(density)):
         return
-    problem.model.explain_bad_start(
-        problem.model.unconstrain(setup.check_params(params)), problem.table, unhappy
-    )
+    problem.model.explain_bad_start(problem.model.unconstrain(setup.check_params(params)), problem.table, unhappy)
     raise BadStartError(
         "the log density is not finite at the starting point for some rows. Start elsewhere, or check for rows for "
         "which the likelihood is not defined."
@@ -233,18 +217,14 @@ def _check_leaf(name: str, leaf: Any) -> Array:
             "order is model, data, params."
         )
     if host.dtype.kind != "f" and host.dtype.name != "bfloat16":
-        raise InvalidTypeError(
-            f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array."
-        )
+        raise InvalidTypeError(f"parameter `{name}` has dtype {host.dtype}; it must be a floating-point array.")
     if not np.all(np.isfinite(host)):
         count = int(np.sum(~np.isfinite(host)))
         raise InvalidValueError(
             f"the starting value of parameter `{name}` has {count} NaN or infinite entr{'y' if count == 1 else 'ies'}: "
             "start from finite numbers."
         )
-    return jnp.asarray(
-        leaf if isinstance(leaf, jax.Array) else host, jax.dtypes.canonicalize_dtype(host.dtype)
-    )
+    return jnp.asarray(leaf if isinstance(leaf, jax.Array) else host, jax.dtypes.canonicalize_dtype(host.dtype))
 
 
 def check_value(model: Posterior, sampler: Sampler) -> None:
@@ -288,9 +268,7 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
         return
     name = type(sampler).__name__
     if model.facts.takes_key:
-        raise InvalidValueError(
-            f"{name} requires exact gradients, but this log likelihood is random (it takes a key)."
-        )
+        raise InvalidValueError(f"{name} requires exact gradients, but this log likelihood is random (it takes a key).")
     if not estimator.traits.is_exact:
         raise InvalidValueError(
             f"{name} requires exact gradients: use estimator=sc.Full() in place of {type(estimator).__name__}, or a "

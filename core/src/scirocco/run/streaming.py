@@ -48,13 +48,7 @@ class StreamedParts:
 
 
 def start_streamed(
-    model: Posterior,
-    parts: Parts,
-    table: Table,
-    begin: Start,
-    key: Key,
-    chain: int,
-    leader: int | None = None,
+    model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int, leader: int | None = None
 ) -> tuple[KernelState, Array, StreamedParts]:
     """As `loop.start_chain`, with the rows for the chain's first estimate."""
     number, of_group = np.int32(chain), None if leader is None else np.int32(leader)
@@ -134,9 +128,7 @@ def step_streamed(
 
 
 @partial(jax.jit, static_argnums=0)
-def step_compiled(
-    model: Posterior, parts: Parts, state: KernelState, key: Key
-) -> tuple[KernelState, loop.Info]:
+def step_compiled(model: Posterior, parts: Parts, state: KernelState, key: Key) -> tuple[KernelState, loop.Info]:
     """One step of `Kernel`, with rows that are there."""
     draws = loop.draw(model, parts, state.sampler.position, key, state.batch_key, state.number)
     return loop.move(model, parts, state, draws)
@@ -173,12 +165,7 @@ def _accept(
 
 
 def _pass(
-    model: Posterior,
-    streamed: StreamedParts,
-    position: Params,
-    memory: PyTree,
-    signs: PyTree | None,
-    key: Key | None,
+    model: Posterior, streamed: StreamedParts, position: Params, memory: PyTree, signs: PyTree | None, key: Key | None
 ) -> tuple[Gradient, PyTree]:
     """The gradient at `position` from a pass over all rows (or many), and the memory after it."""
     table, target = streamed.table, streamed.without_rows.target(model)

@@ -21,14 +21,7 @@ from scirocco.samplers.base import (
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
 from scirocco.samplers.events import SMH, BouncyParticle, Events, EventState, Expansion, SMHState, ZigZag
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
-from scirocco.samplers.langevin import (
-    PSGLD,
-    SGLD,
-    LangevinState,
-    LeafScaledSGLD,
-    LeafScaledState,
-    PreconditionedState,
-)
+from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, LeafScaledSGLD, LeafScaledState, PreconditionedState
 from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.momentum import MomentumSampler
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState

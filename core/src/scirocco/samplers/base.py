@@ -143,8 +143,7 @@ class Known:
     """`averaging(average)`: the same sampler, with averages along its path in its state (`path`); None: it only makes
     draws."""
     divergence: str = (
-        "Its transitions are finite for finite counts: "
-        "look whether `counts` returned NaN or infinite numbers."
+        "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
     )
     """Advice when a chain of a model without a density, or a chain with an expansion, has diverged."""
 

@@ -51,9 +51,7 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         if not callable(self.update):
-            raise InvalidTypeError(
-                f"`update` of Gibbs must be a function (key, params), got {self.update!r}."
-            )
+            raise InvalidTypeError(f"`update` of Gibbs must be a function (key, params), got {self.update!r}.")
 
     @property
     def takes_total(self) -> bool:
@@ -137,9 +135,7 @@ class Blocks(Sampler):
             )
         for names, sampler in zip(self.names, self.samplers, strict=True):
             _check_block(names, sampler)
-        twice = sorted(
-            {n for names in self.names for n in names if sum(n in other for other in self.names) > 1}
-        )
+        twice = sorted({n for names in self.names for n in names if sum(n in other for other in self.names) > 1})
         if twice:
             raise InvalidValueError(f"Blocks has {', '.join(f'`{n}`' for n in twice)} in two blocks.")
 
@@ -154,11 +150,7 @@ class Blocks(Sampler):
     @property
     def updates(self) -> list[tuple[Names, Gibbs]]:
         """The blocks with an update of the user."""
-        return [
-            (names, one)
-            for names, one in zip(self.names, self.samplers, strict=True)
-            if isinstance(one, Gibbs)
-        ]
+        return [(names, one) for names, one in zip(self.names, self.samplers, strict=True) if isinstance(one, Gibbs)]
 
     def own(self, index: int, position: Params) -> Params:
         """The part of a position that a block moves."""
@@ -171,15 +163,11 @@ class Blocks(Sampler):
     def check_params(self, params: Params, num_steps: int) -> None:
         """Check that every parameter is in a block, and that each block's sampler fits it."""
         if not isinstance(params, dict):
-            raise InvalidTypeError(
-                f"Blocks requires a dict of parameters by name, got {type(params).__name__}."
-            )
+            raise InvalidTypeError(f"Blocks requires a dict of parameters by name, got {type(params).__name__}.")
         named = {name for names in self.names for name in names}
         if named != set(params):
             missing, unknown = sorted(set(params) - named), sorted(named - set(params))
-            problem = (
-                f"has no sampler for {missing}" if missing else f"names {unknown}, which are not parameters"
-            )
+            problem = f"has no sampler for {missing}" if missing else f"names {unknown}, which are not parameters"
             raise InvalidValueError(f"Blocks {problem}. The parameters are {sorted(params)}.")
         for index, sampler in enumerate(self.samplers):
             if isinstance(sampler, Sampler):
@@ -267,6 +255,4 @@ def _check_block(names: Any, sampler: Any) -> None:
     more = (needs.curvature, needs.reference, needs.value, needs.auxiliary)
     if any(more) or not isinstance(sampler, Mover):
         what = "sc.SCIR" if needs.reference else "a sampler without it"
-        raise InvalidTypeError(
-            f"{kind} requires more than an estimate at each step; use {what} in the block {label}."
-        )
+        raise InvalidTypeError(f"{kind} requires more than an estimate at each step; use {what} in the block {label}.")

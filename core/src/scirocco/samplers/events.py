@@ -84,9 +84,7 @@ class Events(Sampler):
         """Nothing depends on the parameters."""
 
     @abc.abstractmethod
-    def step(
-        self, state: Any, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
-    ) -> Any:
+    def step(self, state: Any, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array) -> Any:
         """The state after a step.
 
         `remainder(position, key)` estimates what the expansion leaves out, from rows that the key determines.
@@ -420,9 +418,7 @@ class SMH(Events):
         def look(carry: tuple[Any, Any, Array, Array]) -> tuple[Any, Any, Array, Array]:
             time, alive, rows, tightness = carry
             own = jax.random.fold_in(key, rows)
-            uniforms = jax.random.uniform(
-                jax.random.fold_in(own, 1), (2,), dtype, minval=jnp.finfo(dtype).tiny
-            )
+            uniforms = jax.random.uniform(jax.random.fold_in(own, 1), (2,), dtype, minval=jnp.finfo(dtype).tiny)
             change = jnp.asarray(remainder(there, own).value) - jnp.asarray(remainder(here, own).value)
             dies = uniforms[0] * rate < -change
             later = time - jnp.log(uniforms[1]) / rate
@@ -462,9 +458,7 @@ def linear_time(start: Array, slope: Array, wait: Array) -> Array:
     rising = 2 * wait / (start + jnp.sqrt(jnp.maximum(inside, 0.0)))
     safe = jnp.where(slope > 0, slope, 1.0)
     later = -start / safe + jnp.sqrt(2 * wait / safe)
-    found = jnp.where(
-        start >= 0, jnp.where(inside >= 0, rising, jnp.inf), jnp.where(slope > 0, later, jnp.inf)
-    )
+    found = jnp.where(start >= 0, jnp.where(inside >= 0, rising, jnp.inf), jnp.where(slope > 0, later, jnp.inf))
     return jnp.where(jnp.isnan(found), jnp.inf, found)
 
 

@@ -145,9 +145,7 @@ class SGHMC(_Hamiltonian):
         kick, fresh = jax.random.split(key)
         return _tree.normal_like(kick, params), _tree.normal_like(fresh, params)
 
-    def step(
-        self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> HamiltonianState:
+    def step(self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array) -> HamiltonianState:
         """Kick, then move with the new momentum."""
         kick, fresh = noise
         momentum, share = state.momentum, jnp.array(1.0)
@@ -155,14 +153,10 @@ class SGHMC(_Hamiltonian):
             due = is_due(number, self.resample_every)
             share = jnp.where(due, 0.5, 1.0)  # a fresh momentum starts with half a kick, as in leapfrog
             root = jnp.sqrt(jnp.asarray(self.temperature))
-            momentum = jax.tree.map(
-                lambda r, xi: jnp.where(due, root.astype(r.dtype) * xi, r), momentum, fresh
-            )
+            momentum = jax.tree.map(lambda r, xi: jnp.where(due, root.astype(r.dtype) * xi, r), momentum, fresh)
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
-        variance = coefficients(
-            0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise"
-        )
+        variance = coefficients(0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise")
 
         def push(r: Array, e: Array, c: ArrayLike, v: ArrayLike, g: Array, xi: Array) -> Array:
             injected = jnp.maximum(2.0 * e * c * self.temperature - e * e * v, 0.0).astype(r.dtype)
@@ -225,17 +219,13 @@ class BAOAB(_Hamiltonian):
             heating = jax.tree.map(
                 lambda v: np.minimum(found.gain * np.asarray(v), MOST_HEATING).astype(v.dtype), scales.noise
             )
-            return dataclasses.replace(
-                self, step_size=found.step_size, friction=found.friction, heating=heating
-            )
+            return dataclasses.replace(self, step_size=found.step_size, friction=found.friction, heating=heating)
         step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         friction = self.friction
         if friction is None:
             eps = schedules.step_sizes(step_size, params, 0)
             root = scales.largest_curvature**0.5
-            friction = jax.tree.map(
-                lambda v, e: np.maximum(root, 12.5 * np.asarray(e) * v), scales.noise, eps
-            )
+            friction = jax.tree.map(lambda v, e: np.maximum(root, 12.5 * np.asarray(e) * v), scales.noise, eps)
         return dataclasses.replace(self, step_size=step_size, friction=friction)
 
     @property
@@ -246,21 +236,15 @@ class BAOAB(_Hamiltonian):
         """The best step size and friction where all directions have curvature about 1."""
         if scales.factor is None or self.step_size is not None or self.friction is not None:
             return None
-        return best_setting(
-            scales.largest_curvature, largest(scales.noise) / max(float(self.temperature), 1e-12)
-        )
+        return best_setting(scales.largest_curvature, largest(scales.noise) / max(float(self.temperature), 1e-12))
 
-    def step(
-        self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> HamiltonianState:
+    def step(self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array) -> HamiltonianState:
         """Kick, half drift, exact friction, half drift."""
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
         heating = coefficients(self.heating, state.position, "heating")
 
-        def one(
-            p: Array, r: Array, e: Array, c: ArrayLike, h: ArrayLike, g: Array, xi: Array
-        ) -> tuple[Array, Array]:
+        def one(p: Array, r: Array, e: Array, c: ArrayLike, h: ArrayLike, g: Array, xi: Array) -> tuple[Array, Array]:
             r = r + e * g
             p = p + 0.5 * e * r
             share = jnp.maximum(1.0 - h, 0.0) * self.temperature

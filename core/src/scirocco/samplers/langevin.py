@@ -165,14 +165,10 @@ class PSGLD(Mover):
         """Squares start at one, which makes the first steps small."""
         return PreconditionedState(params, jax.tree.map(jnp.ones_like, params))
 
-    def step(
-        self, state: PreconditionedState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> PreconditionedState:
+    def step(self, state: PreconditionedState, gradient: Gradient, noise: PyTree, number: Array) -> PreconditionedState:
         eps = self.sizes(state.position, number)
         scaled = _tree.scale(1.0 / self.gradient_scale, gradient.total)
-        squares = jax.tree.map(
-            lambda v, g: self.decay * v + (1.0 - self.decay) * g * g, state.squares, scaled
-        )
+        squares = jax.tree.map(lambda v, g: self.decay * v + (1.0 - self.decay) * g * g, state.squares, scaled)
         metric = jax.tree.map(lambda v: 1.0 / (self.damping + jnp.sqrt(v)), squares)
         drift = jax.tree.map(jnp.multiply, metric, gradient.total)
         if self.correction:
@@ -206,8 +202,7 @@ class LeafScaledState(NamedTuple):
 
 
 @cited(
-    "stochastic gradient Langevin dynamics with a step size for each group of parameters",
-    "welling2011 baker2018thesis",
+    "stochastic gradient Langevin dynamics with a step size for each group of parameters", "welling2011 baker2018thesis"
 )
 @pytree_dataclass
 class LeafScaledSGLD(Mover):
@@ -266,9 +261,7 @@ class LeafScaledSGLD(Mover):
     def init(self, params: Params, key: Key) -> LeafScaledState:
         return LeafScaledState(params, jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), params))
 
-    def step(
-        self, state: LeafScaledState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> LeafScaledState:
+    def step(self, state: LeafScaledState, gradient: Gradient, noise: PyTree, number: Array) -> LeafScaledState:
         count = number + 1
         learning = True if self.freeze_after is None else count <= self.freeze_after
 

@@ -80,14 +80,10 @@ class MomentumSampler(Mover):
             left = jax.tree.map(lambda v, k: jnp.maximum(v - k, 0.0), noise, known)
         least = min(float(jnp.min(e * c)) for e, c in _leaves(eps, friction))
         step = self.step_excess(stiffness, least) if stiffness < 4.0 else float("inf")
-        needed = jax.tree.map(
-            lambda r, c: r * c / _TOLERATED_INFLATION, self._ratio(eps, noise, friction), friction
-        )
+        needed = jax.tree.map(lambda r, c: r * c / _TOLERATED_INFLATION, self._ratio(eps, noise, friction), friction)
         suggested = momentum_step(scales._replace(noise=noise))
         heating = coefficients(self.heating, params, "heating")
-        excess = jax.tree.map(
-            lambda ratio, h: jnp.maximum(ratio - h, 0.0), self._ratio(eps, left, friction), heating
-        )
+        excess = jax.tree.map(lambda ratio, h: jnp.maximum(ratio - h, 0.0), self._ratio(eps, left, friction), heating)
         return Excess(step, excess, suggested, friction, needed)
 
 
@@ -160,22 +156,16 @@ def heating_noise(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
 def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
     """Relaxation time of a damped oscillator's position in steps: C/(ελ) if overdamped, otherwise 2/(εC)."""
     return jax.tree.map(
-        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)),
-        eps,
-        friction,
-        scales.information,
+        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)), eps, friction, scales.information
     )
 
 
-def warn_of_inflation(
-    owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike
-) -> None:
+def warn_of_inflation(owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike) -> None:
     """Warn if gradient noise inflates variances by more than 5 % at the user's friction: factor 1 + εV/2CT."""
     friction = jax.tree.map(lambda c, f: jnp.broadcast_to(c, f.shape), friction, scales.information)
     noise = heating_noise(scales, eps, friction)
     excess = [
-        float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12))))
-        for e, v, c in _leaves(eps, noise, friction)
+        float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12)))) for e, v, c in _leaves(eps, noise, friction)
     ]
     worst = max(excess)
     if worst > _TOLERATED_INFLATION:
@@ -191,9 +181,7 @@ def warn_of_inflation(
 def check_damping(owner: str, name: str, value: PyTree, eps: PyTree, params: Params) -> None:
     """Reject ε × friction > 1: the momentum would change sign at every step."""
     spread = coefficients(value, params, name)
-    worst = max(
-        float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True)
-    )
+    worst = max(float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True))
     if worst > 1.0:
         raise InvalidValueError(
             f"`step_size` × `{name}` of {owner} is {worst:.3g}; it must not exceed 1. Lower one of them."

@@ -109,9 +109,7 @@ class Preconditioned(Mover):
     def needs(self) -> Needs:
         """As the inner sampler; if L is measured, the mode, for which the step size is chosen."""
         inner = self.inner.needs
-        return Needs(
-            value=inner.value, auxiliary=inner.auxiliary, mode=self.factor is None, metric=self.metric
-        )
+        return Needs(value=inner.value, auxiliary=inner.auxiliary, mode=self.factor is None, metric=self.metric)
 
     @property
     def known(self) -> Known:
@@ -198,9 +196,7 @@ def variances(factor: np.ndarray) -> np.ndarray:
 def _check_factor(factor: Any) -> None:
     shape = np.shape(factor)
     if len(shape) not in (1, 2) or shape[0] < shape[-1]:
-        raise InvalidValueError(
-            f"`factor` of Preconditioned must be (d, d), (d,) or (d, 1 + k), got shape {shape}."
-        )
+        raise InvalidValueError(f"`factor` of Preconditioned must be (d, d), (d,) or (d, 1 + k), got shape {shape}.")
     if isinstance(factor, jax.core.Tracer):
         return
     values = np.asarray(factor, np.float64)

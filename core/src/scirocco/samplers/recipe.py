@@ -124,9 +124,7 @@ class Recipe(Mover):
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
         if self.hamiltonian is not None and not callable(self.hamiltonian):
-            raise InvalidTypeError(
-                f"`hamiltonian` of {self.name} must be a function of z, got {self.hamiltonian!r}."
-            )
+            raise InvalidTypeError(f"`hamiltonian` of {self.name} must be a function of z, got {self.hamiltonian!r}.")
         if not (self.gamma is None or self.gamma == "naive" or callable(self.gamma)):
             raise InvalidValueError(
                 f"`gamma` of {self.name} must be None (derived), 'naive' or a function of z, got {self.gamma!r}."
@@ -202,9 +200,7 @@ class Recipe(Mover):
 
     def _fresh(self, params: Params, key: Key) -> dict[str, PyTree]:
         drawn = [name for name, start in self.auxiliaries if start == "normal"]
-        keys = dict(
-            zip(drawn, [key] if len(drawn) == 1 else jax.random.split(key, max(1, len(drawn))), strict=False)
-        )
+        keys = dict(zip(drawn, [key] if len(drawn) == 1 else jax.random.split(key, max(1, len(drawn))), strict=False))
         root = jnp.sqrt(jnp.asarray(self.temperature))
         dtype = jnp.result_type(*jax.tree.leaves(params))
         return {
@@ -387,10 +383,7 @@ def SGRLD(step_size: PyTree, inverse_metric: Callable[[Params], Any], **options:
 
 @cited("stochastic gradient Riemannian Hamiltonian Monte Carlo", "ma2015")
 def SGRHMC(
-    step_size: PyTree,
-    inverse_root: Callable[[Params], Any],
-    resample_every: int | None = None,
-    **options: Any,
+    step_size: PyTree, inverse_root: Callable[[Params], Any], resample_every: int | None = None, **options: Any
 ) -> Recipe:
     r"""Generalised Riemannian Hamiltonian dynamics (gSGRHMC; Ma, Chen & Fox 2015, Algorithm 1).
 

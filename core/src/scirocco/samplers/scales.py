@@ -93,9 +93,7 @@ def langevin_step(scales: Scales) -> float:
     noise = largest(scales.noise)
     limits = [0.1 / value for value in (scales.largest_curvature, noise) if value > 0]
     if not limits:
-        raise InvalidValueError(
-            "no step size can be chosen: curvature and gradient noise are both zero at the start."
-        )
+        raise InvalidValueError("no step size can be chosen: curvature and gradient noise are both zero at the start.")
     return min(limits)
 
 
@@ -103,9 +101,7 @@ def momentum_step(scales: Scales) -> float:
     """ε = min(0.2/√λ, 2√λ/5V): 1 % error from the step, and friction against the noise that is near critical."""
     root = scales.largest_curvature**0.5
     if not root > 0:
-        raise InvalidValueError(
-            "no step size can be chosen: the log posterior has no curvature at the start."
-        )
+        raise InvalidValueError("no step size can be chosen: the log posterior has no curvature at the start.")
     noise = largest(scales.noise)
     return min(0.2 / root, 2.0 * root / (MARGIN * noise)) if noise > 0 else 0.2 / root
 
@@ -121,10 +117,7 @@ def largest(tree: PyTree) -> float:
 # the injected normal and η the error of the gradient. Stationary covariances solve the Lyapunov equation
 # S = M S Mᵀ + Q; both sources of noise enter linearly, so that S is their sum. All functions take arrays of settings.
 
-_LAGS, _NEARLY = (
-    400,
-    1.15,
-)  # autocorrelations that are computed; 100 draws that are worth 87 have 1.15 steps for one
+_LAGS, _NEARLY = (400, 1.15)  # autocorrelations that are computed; 100 draws that are worth 87 have 1.15 steps for one
 MOST_FORGETS = _LAGS // 2
 """`Prediction.forgets` of a setting that takes this long or longer."""
 MOST_HEATING = 0.15
@@ -174,9 +167,7 @@ class Prediction(NamedTuple):
 
 def predict(step: np.ndarray, friction: np.ndarray, curvature: np.ndarray | float = 1.0) -> Prediction:
     """What BAOAB does on a Gaussian; inf where it is unstable (ε²h ≥ 4)."""
-    step, friction, curvature = np.broadcast_arrays(
-        *(np.asarray(x, float) for x in (step, friction, curvature))
-    )
+    step, friction, curvature = np.broadcast_arrays(*(np.asarray(x, float) for x in (step, friction, curvature)))
     stable = step**2 * curvature < 4.0
     eps, h = np.where(stable, step, 0.1), np.where(stable, curvature, 1.0)
     a = np.exp(-eps * friction)

@@ -208,7 +208,5 @@ def _evaluate(schedule: Schedule, probe: np.ndarray) -> np.ndarray:
             f"the step-size schedule failed; it must take one argument, the step number ({error})."
         ) from error
     if values.shape != probe.shape:
-        raise InvalidValueError(
-            f"the step-size schedule must return one number; it returns shape {values.shape[1:]}."
-        )
+        raise InvalidValueError(f"the step-size schedule must return one number; it returns shape {values.shape[1:]}.")
     return values

@@ -83,9 +83,7 @@ class Trajectory(Sampler):
             )
 
     def init(self, params: Params, key: Key) -> TrajectoryState:
-        return TrajectoryState(
-            params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-        )
+        return TrajectoryState(params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
     @abc.abstractmethod
     def step(
@@ -137,9 +135,7 @@ class _Leapfrog(Trajectory):
         rate = jnp.where(jnp.isfinite(change), jnp.exp(jnp.minimum(-change, 0.0)), 0.0)
         accepted = uniforms[1] < rate
         position, kept = jax.tree.map(
-            lambda new, old: jnp.where(accepted, new, old),
-            (where(end.place), end.gradient),
-            (state.position, gradient),
+            lambda new, old: jnp.where(accepted, new, old), (where(end.place), end.gradient), (state.position, gradient)
         )
         diverging = ~(change < _DIVERGED)
         rate, count = rate.astype(jnp.float32), jnp.asarray(count, jnp.int32)

@@ -20,9 +20,7 @@ from scirocco.types import Array, Key, Params, PyTree
 if TYPE_CHECKING:
     from scirocco.samplers.recipe import Recipe
 
-_TOLERANCE = (
-    2e-3  # residual of the Fokker-Planck equation from which a target is not stationary; rounding is a tenth
-)
+_TOLERANCE = 2e-3  # residual of the Fokker-Planck equation from which a target is not stationary; rounding is a tenth
 _LARGEST = 64  # numbers in a state of which matrices are formed
 
 
@@ -132,9 +130,7 @@ def _verify_process(
 ) -> Verification:
     """Check a drift without a recipe."""
     if not callable(drift):
-        raise InvalidTypeError(
-            f"verify_recipe requires a sc.Recipe or a drift f(z), got {type(drift).__name__}."
-        )
+        raise InvalidTypeError(f"verify_recipe requires a sc.Recipe or a drift f(z), got {type(drift).__name__}.")
     if log_density is None or diffusion is None:
         raise InvalidTypeError(
             "a bare drift does not say which density it should have: pass verify_recipe(drift, at, log_density, "
@@ -142,9 +138,7 @@ def _verify_process(
         )
     process = Process(drift, diffusion, log_density, at)
     if process.size > _LARGEST:
-        raise InvalidValueError(
-            f"a point has {process.size} numbers; verify_recipe allows {_LARGEST} at most."
-        )
+        raise InvalidValueError(f"a point has {process.size} numbers; verify_recipe allows {_LARGEST} at most.")
     matrices_at = [np.asarray(process.diffusion(point), np.float64) for point in process.points]
     problems = dict.fromkeys(text for matrix in matrices_at for text in _diffusion_problems(matrix)[:1])
     residual = process.leakage()

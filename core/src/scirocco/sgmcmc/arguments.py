@@ -88,24 +88,14 @@ def compose(
     _check_sum(model, params, data)
     estimator = Minibatch(size) if descent is None else _control_variates(size, descent)
     return ChainJob(
-        name,
-        model,
-        data,
-        params,
-        method.sampler(params),
-        estimator,
-        method.inner,
-        _seed(seed, verbose),
-        bool(verbose),
+        name, model, data, params, method.sampler(params), estimator, method.inner, _seed(seed, verbose), bool(verbose)
     )
 
 
 def _named_arrays(value: object, name: str, example: str) -> dict[str, Any]:
     """A dict with lists converted to arrays, like R's vectors."""
     if not isinstance(value, Mapping):
-        raise InvalidTypeError(
-            f"`{name}` must be a dict of arrays such as {example}, got a {type(value).__name__}."
-        )
+        raise InvalidTypeError(f"`{name}` must be a dict of arrays such as {example}, got a {type(value).__name__}.")
     if not value:
         raise InvalidValueError(f"`{name}` is empty. It must be a dict of arrays such as {example}.")
     for key in value:
@@ -262,9 +252,7 @@ def _per_parameter(value: PerParameter, params: Params, name: str) -> dict[str, 
     """A positive number for each parameter, from one for all or a dict."""
     if not isinstance(value, Mapping):
         if not _checks.is_number(value):
-            raise InvalidTypeError(
-                f"`{name}` must be a number, or a dict with one for each parameter; got {value!r}."
-            )
+            raise InvalidTypeError(f"`{name}` must be a number, or a dict with one for each parameter; got {value!r}.")
         value = dict.fromkeys(params, value)
     known = sorted(params)
     for key in value:
@@ -302,9 +290,7 @@ def both_spellings(function: Callable[..., T]) -> Callable[..., T]:
             if name is None:
                 raise InvalidTypeError(_unknown(function.__name__, given, names, spellings))
             if name in translated:
-                raise InvalidTypeError(
-                    f"{function.__name__}() got both `{name}` and `{snake_case(name)}`: give one."
-                )
+                raise InvalidTypeError(f"{function.__name__}() got both `{name}` and `{snake_case(name)}`: give one.")
             translated[name] = value
         return function(*args, **translated)
 

@@ -76,11 +76,7 @@ def draw(job: ChainJob, nIters: int) -> dict[str, np.ndarray]:
 
 def diverged(job: ChainJob, step: int, run: Run | None = None) -> DivergenceError:
     """The error in R's terms: the advice of the run itself is about ε, not about h or η."""
-    kept = (
-        " The draws before it are in `error.run.draws` (with a chain axis in front)."
-        if run is not None
-        else ""
-    )
+    kept = " The draws before it are in `error.run.draws` (with a chain axis in front)." if run is not None else ""
     return DivergenceError(
         f"{job.name}: the chain diverged (NaN, inf or far too wide) in iteration {step // job.inner + 1}. The "
         "stepsize is probably too large: divide it by 10 (repeatedly if necessary), standardise the data, or let "
@@ -93,11 +89,7 @@ def diverged(job: ChainJob, step: int, run: Run | None = None) -> DivergenceErro
 def warn_of_distance(job: ChainJob, report: dict[str, Any]) -> None:
     """Warn if the user's gradient descent stopped far from the mode: control variates then reduce little noise."""
     distance = report.get("distance_to_mode_in_sd", 0.0)
-    if (
-        isinstance(job.estimator, ControlVariates)
-        and job.estimator.optimizer is not None
-        and distance > _FAR_FROM_MODE
-    ):
+    if isinstance(job.estimator, ControlVariates) and job.estimator.optimizer is not None and distance > _FAR_FROM_MODE:
         _checks.warn(
             f"{job.name}: the optimisation stopped about {distance:.1f} posterior standard deviations from the mode, "
             "so the control variates help little. Change `optStepsize`, raise `nItersOpt`, or omit `optStepsize`."
@@ -137,9 +129,7 @@ def sgld(
     >>> output["theta"].shape
     (500,)
     """
-    return compose(
-        "sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed
-    )
+    return compose("sgld", langevin(stepsize), logLik, dataset, params, logPrior, minibatchSize, verbose, seed)
 
 
 @whole_chain
@@ -230,9 +220,7 @@ def sghmccv(
 ) -> ChainJob:
     """SGHMC with control variates: `sghmc` with the gradient estimate of `sgldcv`."""
     method, descent = hamiltonian(stepsize, alpha, L), Descent(optStepsize, nItersOpt)
-    return compose(
-        "sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent
-    )
+    return compose("sghmccv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
 
 
 @whole_chain
@@ -252,9 +240,7 @@ def sgnhtcv(
 ) -> ChainJob:
     """SGNHT with control variates: `sgnht` with the gradient estimate of `sgldcv`."""
     method, descent = thermostat(stepsize, a), Descent(optStepsize, nItersOpt)
-    return compose(
-        "sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent
-    )
+    return compose("sgnhtcv", method, logLik, dataset, params, logPrior, minibatchSize, verbose, seed, descent)
 
 
 # -- step by step --------------------------------------------------------------------------------------------
@@ -356,9 +342,7 @@ def _session(setup: Setup, sess: Session | None) -> Session:
     if not isinstance(session, Session):
         raise InvalidTypeError(f"`sess` must be the result of init_sess, got {sess!r}.")
     if session.owner is not setup:
-        raise InvalidValueError(
-            f"`sess` belongs to another set-up ({session.owner!r}), not to this {setup!r}."
-        )
+        raise InvalidValueError(f"`sess` belongs to another set-up ({session.owner!r}), not to this {setup!r}.")
     return session
 
 
@@ -374,9 +358,7 @@ def step_by_step(function: Any) -> Callable[..., Setup]:
         return Setup(function.job(**ours.bind(*args, **kwargs).arguments))
 
     made.__name__ = made.__qualname__ = f"{function.__name__}_setup"
-    made.__doc__ = (
-        f"`{function.__name__}`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."
-    )
+    made.__doc__ = f"`{function.__name__}`, to be run step by step. The arguments are explained in `scirocco.sgmcmc`."
     made.__signature__ = ours  # type: ignore[attr-defined]
     return both_spellings(made)
 

@@ -74,9 +74,7 @@ class LazySCIR:
     (1000, 3)
     """
 
-    def __init__(
-        self, concentration: ArrayLike, theta: ArrayLike, *, seed: Seed = 0, num_threads: int | None = None
-    ):
+    def __init__(self, concentration: ArrayLike, theta: ArrayLike, *, seed: Seed = 0, num_threads: int | None = None):
         start = arguments.as_real(theta, "theta")
         if start.ndim != 2 or start.shape[1] == 0:
             raise InvalidValueError(
@@ -139,9 +137,7 @@ class LazySCIR:
         _checks.positive(time, "time")
         length = float(time)
         if length < _SHORTEST or self.now + length == self.now:
-            raise InvalidValueError(
-                f"`time` = {time} is too short to be added to the present time, {self.now}."
-            )
+            raise InvalidValueError(f"`time` = {time} is too short to be added to the present time, {self.now}.")
         size = (chosen.size, self._theta.shape[1])
         given = arguments.as_real(shapes, "shapes")
         arguments.check_sign(given, "shapes", sign="> 0")
@@ -247,9 +243,7 @@ class LazySCIR:
         kernels = compiled("LazySCIR")
 
         def work(first: int, last: int) -> None:
-            kernels.move_columns(
-                *matrix, columns, shapes, clock, out, gone, came, self._seed, width, first, last
-            )
+            kernels.move_columns(*matrix, columns, shapes, clock, out, gone, came, self._seed, width, first, last)
 
         few = columns.size * size <= _FEW_ENTRIES
         run_blocks(work, blocks, 1 if few else self.num_threads)
@@ -276,9 +270,7 @@ class LazySCIR:
                 if repeated
                 else f"is not one of 0 to {self._marks.size - 1}"
             )
-            raise InvalidValueError(
-                f"`columns` must be distinct: {chosen[position]} at position {position} {problem}."
-            )
+            raise InvalidValueError(f"`columns` must be distinct: {chosen[position]} at position {position} {problem}.")
         self._last = chosen
         return chosen
 

@@ -239,13 +239,9 @@ class SCIRCV(_Exact):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.parametrization, bool) or not isinstance(self.parametrization, (int, np.integer)):
-            raise InvalidTypeError(
-                f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization!r}."
-            )
+            raise InvalidTypeError(f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization!r}.")
         if self.parametrization not in (1, 2):
-            raise InvalidValueError(
-                f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization}."
-            )
+            raise InvalidValueError(f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization}.")
         if not isinstance(self.corrected, bool):
             raise InvalidTypeError(f"`corrected` of SCIRCV must be True or False, got {self.corrected!r}.")
         if self.refresh_every is not None:
@@ -283,9 +279,7 @@ class SCIRCV(_Exact):
     def init(self, params: Params, key: Key) -> ControlledState:
         return ControlledState(params, jnp.zeros((), jnp.float32))
 
-    def step(
-        self, state: ControlledState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> ControlledState:
+    def step(self, state: ControlledState, gradient: Gradient, noise: PyTree, number: Array) -> ControlledState:
         assert gradient.reference is not None
         position, treedef = state.position, jax.tree.structure(state.position)
         last = gradient.reference

@@ -76,9 +76,7 @@ def reflected(xp: Any) -> Callable[..., Any]:
     return euler
 
 
-def controlling(
-    counts: Any, before: Any, prior: Any, factor: float, scale: float, time: float, xp: Any = np
-) -> Any:
+def controlling(counts: Any, before: Any, prior: Any, factor: float, scale: float, time: float, xp: Any = np) -> Any:
     """The counts of a reference, 0 for entries without control: a reference from some rows does not choose itself.
 
     Parameters

@@ -62,9 +62,7 @@ def _replace(tmp: str, path: str) -> None:
     try:
         os.replace(tmp, path)
     except IsADirectoryError as error:
-        raise StoreError(
-            f"{path} is a folder, where the run has a file: delete it, and try again."
-        ) from error
+        raise StoreError(f"{path} is a folder, where the run has a file: delete it, and try again.") from error
 
 
 def write_file(path: str, data: bytes | memoryview | list[memoryview | int], *, sync: bool) -> None:

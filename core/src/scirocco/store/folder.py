@@ -314,9 +314,7 @@ def is_state_file(name: object) -> bool:
     return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
 
 
-def write_state(
-    folder: str, number: int, arrays: dict[str, np.ndarray], dtypes: dict[str, str]
-) -> dict[str, Any]:
+def write_state(folder: str, number: int, arrays: dict[str, np.ndarray], dtypes: dict[str, str]) -> dict[str, Any]:
     """Write prepared arrays; return their entry for the commit."""
     name = f"state-{number}.npz"
     with files.writing(os.path.join(folder, name), sync=True) as file:
@@ -340,13 +338,9 @@ def prepare(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, str
         try:
             array = np.asarray(value)
         except Exception as error:
-            raise InvalidTypeError(
-                f"`{key}` of the state cannot be converted to a NumPy array: {error}"
-            ) from error
+            raise InvalidTypeError(f"`{key}` of the state cannot be converted to a NumPy array: {error}") from error
         if array.dtype.hasobject or array.dtype.names is not None:
-            raise InvalidTypeError(
-                f"`{key}` of the state has dtype {array.dtype}, but only numbers can be stored."
-            )
+            raise InvalidTypeError(f"`{key}` of the state has dtype {array.dtype}, but only numbers can be stored.")
         if array.dtype.kind == "V":
             dtypes[key] = array.dtype.name
             array = array.view(f"u{array.dtype.itemsize}")
@@ -368,9 +362,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
     """The arrays of the state that the commit names."""
     name = entry.get("file")
     if not is_state_file(name):
-        raise StoreError(
-            f"the commit names a state file {name!r}, which scirocco cannot have written. {rescue}"
-        )
+        raise StoreError(f"the commit names a state file {name!r}, which scirocco cannot have written. {rescue}")
     path = os.path.join(folder, str(name))
     try:
         _checks.readable(path)
@@ -382,9 +374,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
     except FileNotFoundError as error:
         raise StoreError(f"{path} is missing. {rescue}") from error
     except (ValueError, KeyError, TypeError, EOFError, IsADirectoryError, zipfile.BadZipFile) as error:
-        raise StoreError(
-            f"{path} does not contain plain arrays ({error}); it was not loaded. {rescue}"
-        ) from error
+        raise StoreError(f"{path} does not contain plain arrays ({error}); it was not loaded. {rescue}") from error
 
 
 def _read_arrays(file: BinaryIO, dtypes: dict[str, str]) -> dict[str, np.ndarray]:

@@ -44,9 +44,7 @@ class Store:
         self._unsynced = files.Unsynced()
         counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
         self._writers = {
-            name: GroupWriter(
-                root, group, self._unsynced, counts[name], commit.checksums[name] if commit else None
-            )
+            name: GroupWriter(root, group, self._unsynced, counts[name], commit.checksums[name] if commit else None)
             for name, group in header.groups.items()
         }
         self._published: dict[str, str] = {}
@@ -82,9 +80,7 @@ class Store:
         num_chains = _checks.positive_int(num_chains, "num_chains")
         planned = layout.plan(groups, num_chains)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        header = RunHeader(
-            planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8)
-        )
+        header = RunHeader(planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8))
         folder.refuse_unless_free(root, overwrite)
         _checks.make_folder(root, "store")
         files.sync_folder(os.path.dirname(root))
@@ -261,9 +257,7 @@ class Store:
 
     def _need_open(self) -> None:
         if self._failure:
-            raise StoreError(
-                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()}"
-            )
+            raise StoreError(f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()}")
 
     def _safe(self) -> str:
         """What is left after a failed write, and what to do."""
@@ -276,9 +270,7 @@ class Store:
         except (InvalidValueError, StoreError, OSError):
             lost = True
         if lost:
-            return (
-                f"The run is no longer in {self.path}: the folder was removed, replaced or damaged meanwhile."
-            )
+            return f"The run is no longer in {self.path}: the folder was removed, replaced or damaged meanwhile."
         counts = ", ".join(f"{self.draws(name):,} draws of {name!r}" for name in self.groups)
         return (
             f"The last commit is safe ({counts}). After you have fixed the cause (disk space, permissions), resume "

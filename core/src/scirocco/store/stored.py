@@ -132,9 +132,7 @@ class StoredArray(LazyArray):
         rescue = f"The other chunks of {self.name!r} can still be read" + (
             f": the draws before it are [:, :{before}]." if before else "."
         )
-        values = zarr_format.read_chunk(
-            path, self._group.chunk_shape(self._column), self._column.dtype, rescue
-        )
+        values = zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
         if number not in self._intact:
             wrong = self._group.check_content(self._column, number, self.shape[1], values, self._checksums)
             if wrong:
@@ -209,13 +207,7 @@ class Stored:
         self.created_at = header.created_at
         self.arrays = {
             name: {
-                column.name: StoredArray(
-                    path,
-                    group,
-                    column,
-                    commit.draws[name],
-                    commit.checksums[name][column.node],
-                )
+                column.name: StoredArray(path, group, column, commit.draws[name], commit.checksums[name][column.node])
                 for column in group.columns
             }
             for name, group in header.groups.items()
@@ -267,9 +259,7 @@ class Stored:
 
     def _wrong_documents(self) -> Iterator[str]:
         """What Zarr readers need in addition: the coordinates, and the descriptions of arrays and groups."""
-        again = (
-            "The draws are intact, but other programs may not find them; resuming the run writes it again."
-        )
+        again = "The draws are intact, but other programs may not find them; resuming the run writes it again."
         groups = self.groups
         for name, group in groups.items():
             for path, values in group.coordinates(self.path, self._draws[name]):

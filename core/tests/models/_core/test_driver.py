@@ -51,9 +51,7 @@ class Walk(Chain):
         return {"position": self.position, "recent": recent}, {"steps": self.step, "signs": signs}
 
 
-def make(
-    seed, length=None, *, num_chains=3, num_burnin=0.5, num_samples=10, told=None, name="Walk", **changes
-):
+def make(seed, length=None, *, num_chains=3, num_burnin=0.5, num_samples=10, told=None, name="Walk", **changes):
     program = OwnChains(
         "a walk",
         {"sampler": "walk", "scale": 1.0},
@@ -65,9 +63,7 @@ def make(
     )
     asked = AskedDraws(num_samples, num_burnin, None, num_chains, seed)
     note = files.note(name, {}, told or {})
-    return PlannedFit(
-        name, dataclasses.replace(program, **changes), asked, length or FitLength(60, None), note
-    )
+    return PlannedFit(name, dataclasses.replace(program, **changes), asked, length or FitLength(60, None), note)
 
 
 def run(fit, **how):
@@ -390,9 +386,7 @@ def test_a_crash_after_the_burn_in_costs_no_burn_in(tmp_path, seed):
             callbacks=(lambda report: fail(report) if report.draws is not None else None,),
         )
     result = run(timed(seed, 5.0), store=tmp_path, resume=True)
-    assert (
-        result.status == "complete" and result.stats["steps"][0, 0] == steps[0] + result.configuration["thin"]
-    )
+    assert result.status == "complete" and result.stats["steps"][0, 0] == steps[0] + result.configuration["thin"]
     check_positions(result, seed)
 
 

@@ -10,16 +10,7 @@ import numpy as np
 
 from scirocco.cli import _common
 from scirocco.cli._common import names_of, say, typer, width
-from scirocco.cli._models import (
-    Fitting,
-    Opened,
-    Predicted,
-    Shown,
-    chosen,
-    fit_command,
-    predict_command,
-    show_command,
-)
+from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, predict_command, show_command
 from scirocco.errors import InvalidValueError
 from scirocco_latent.commands.topics_tables import flow
 
@@ -55,9 +46,7 @@ def read(wanted: Wanted, names: Sequence[str] | None = None) -> TableRows:
             raise InvalidValueError(f"--columns requires a table, but {path} is a corpus.")
         return _corpus(path, wanted, names)
     if wanted.vocabulary is not None:
-        raise InvalidValueError(
-            "--vocabulary requires a corpus; the columns of a table have their own names."
-        )
+        raise InvalidValueError("--vocabulary requires a corpus; the columns of a table have their own names.")
     from scirocco.models.inputs.files import read_table
 
     table = read_table(path, names_of(wanted.columns), folders=True)
@@ -87,10 +76,7 @@ def _corpus(path: Path, wanted: Wanted, names: Sequence[str] | None) -> TableRow
     indptr, indices, counts = corpus.take_csr(np.arange(corpus.num_documents))
     shape = (corpus.num_documents, corpus.vocabulary_size)
     return TableRows(
-        sparse.csr_array((counts, indices, indptr), shape=shape),
-        corpus.vocabulary,
-        "multinomial",
-        corpus.notes,
+        sparse.csr_array((counts, indices, indptr), shape=shape), corpus.vocabulary, "multinomial", corpus.notes
     )
 
 
@@ -111,9 +97,7 @@ _DATA = typer.Argument(
     metavar="DATA",
     show_default=False,
 )
-_COLUMNS = typer.Option(
-    "--columns", metavar="NAMES", help="Columns of a table: age,income or 'x_*'. All by default."
-)
+_COLUMNS = typer.Option("--columns", metavar="NAMES", help="Columns of a table: age,income or 'x_*'. All by default.")
 
 
 @fit_command(cluster_app)
@@ -150,9 +134,7 @@ def fit(
 def shown(
     opened: Opened,
     most: Annotated[int, typer.Option("--clusters", min=1, help="Clusters to show, the largest first.")] = 20,
-    words: Annotated[
-        int, typer.Option("--words", min=1, help="Categories or columns to show per cluster.")
-    ] = 8,
+    words: Annotated[int, typer.Option("--words", min=1, help="Categories or columns to show per cluster.")] = 8,
     vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
 ) -> Shown:
     """Show the clusters of a run, largest first: weights with credible intervals, and what is typical of each.
@@ -194,11 +176,7 @@ def predicted(
     chances = opened.model.predict_proba(rows.X)
     labels = chances.argmax(axis=1)
     table = pandas.DataFrame(
-        {
-            "row": np.arange(len(labels)),
-            "cluster": labels,
-            "probability": [f"{p:.4g}" for p in chances.max(axis=1)],
-        }
+        {"row": np.arange(len(labels)), "cluster": labels, "probability": [f"{p:.4g}" for p in chances.max(axis=1)]}
     )
     sizes = {int(label): int((labels == label).sum()) for label in np.unique(labels)}
     values = {"num_rows": len(labels), "rows_of_cluster": sizes}
@@ -271,11 +249,7 @@ def _print_clusters(opened: Opened, clusters: Sequence[Profile], total: int) -> 
         for cluster in clusters
     ]
     some = f"{len(clusters)} of {total} clusters" if len(clusters) < total else f"{total} clusters"
-    what = (
-        "mean (distance to the overall mean, in sd)"
-        if _real(model)
-        else "probability in % (times the overall one)"
-    )
+    what = "mean (distance to the overall mean, in sd)" if _real(model) else "probability in % (times the overall one)"
     print_table(opened.title(some), ["cluster", "weight %", level, what], rows, right=(0, 1, 2))
     low, high = model.num_clusters(opened.interval)
     say(f"clusters with rows: {low} to {high} ({level}); concentration {model.concentration_:.2f}")

@@ -155,12 +155,7 @@ def _corpus(request: TopicsRequest) -> Corpus:
     if former is not None and former.tokeniser_ is not None:
         split, known = former.tokeniser_, former.vocabulary_ or ()
     corpus = open_corpus(
-        request.corpus,
-        words.vocabulary,
-        column=words.column,
-        encoding=words.encoding,
-        tokeniser=split,
-        known=known,
+        request.corpus, words.vocabulary, column=words.column, encoding=words.encoding, tokeniser=split, known=known
     ).corpus
     if former is None:
         return corpus
@@ -185,16 +180,12 @@ def _fit(request: TopicsRequest, model: LDA, corpus: Corpus, labels: list[Any] |
     seed = fitting.settings["seed"]
     fitted, held = hold_out(corpus, request.held_out, seed)
     kept_back = f"; {held.num_documents:,} more are held out" if held is not None else ""
-    size = (
-        f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
-    )
+    size = f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
     for note in (size + kept_back, *corpus.notes):
         request.say(note)
     if labels is not None and held is not None:
         labels = [labels[number] for number in kept_numbers(corpus.num_documents, held.num_documents, seed)]
-    interrupted = fitting.sample(
-        model, fitted, labels=labels, validation=held, continue_from=request.continue_from
-    )
+    interrupted = fitting.sample(model, fitted, labels=labels, validation=held, continue_from=request.continue_from)
     found = shown_topics(open_fit(fitting.out), _WORDS_SHOWN, most=_MOST_SHOWN)
     score = None if held is None else model.perplexity(held)
 

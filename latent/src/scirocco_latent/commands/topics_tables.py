@@ -28,9 +28,7 @@ def shown_topics(
     found = summarise(model, num_words, opened.interval)
     for number in numbers or ():
         if number not in range(len(found)):
-            raise InvalidValueError(
-                f"there is no topic {number} in {opened.path}: they are 0..{len(found) - 1}."
-            )
+            raise InvalidValueError(f"there is no topic {number} in {opened.path}: they are 0..{len(found) - 1}.")
     some = [each for each in found if numbers is None or each.number in numbers]
     values = {
         "num_topics": model.num_topics,
@@ -132,9 +130,7 @@ def _bar(word: Word, most: float) -> str:
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
 
 
-def print_comparison(
-    found: TopicComparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
-) -> None:
+def print_comparison(found: TopicComparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:
     """Print the matched topics, nearest first, then the unmatched ones."""
     from scirocco._console import print_table
 
@@ -169,8 +165,7 @@ def comparison_as_json(
         "runs": [str(path) for path in paths],
         "num_words": found.num_words,
         "pairs": [
-            pair._asdict() | {"words": [list(first[pair.first]), list(second[pair.second])]}
-            for pair in found.pairs
+            pair._asdict() | {"words": [list(first[pair.first]), list(second[pair.second])]} for pair in found.pairs
         ],
         "only_first": list(found.only_first),
         "only_second": list(found.only_second),

@@ -93,9 +93,7 @@ def _members(left: int, right: int, labels: Array, members: Array) -> int:
 
 
 @called
-def _one_of(
-    label: int, size: int, labels: Array, members: Array, s0: uint64, s1: uint64
-) -> tuple[Any, Any, int]:
+def _one_of(label: int, size: int, labels: Array, members: Array, s0: uint64, s1: uint64) -> tuple[Any, Any, int]:
     """Choose one of the `size` rows of a cluster."""
     s0, s1, u = uniform(s0, s1)
     left, place = int(u * size), -1

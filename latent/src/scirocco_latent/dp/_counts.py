@@ -191,9 +191,7 @@ def advance(
             x, shape, count = gammas[w, k], prior + scale * table[w, k], reference_scale * others[w, k]
             drift = shape - x - scale * totals[k] * shares[w, k]
             wanted = prior + count if count > 0.0 else 0.0
-            s0, s1, gammas[w, k] = moved(
-                s0, s1, x, shape, drift, wanted, scale * count, method, step, 1.0, plain
-            )
+            s0, s1, gammas[w, k] = moved(s0, s1, x, shape, drift, wanted, scale * count, method, step, 1.0, plain)
 
 
 @called
@@ -240,9 +238,7 @@ def settle(parameters: Arrays, first: int, last: int) -> None:
 
 
 @called
-def density_by_logarithms(
-    row: int, data: Arrays, parameters: Arrays, num: int, weights: Array, space: Array
-) -> None:
+def density_by_logarithms(row: int, data: Arrays, parameters: Arrays, num: int, weights: Array, space: Array) -> None:
     """Multiply weights[k], k < num, by f(x | θ_k), up to a factor: for long rows, and where products have become 0."""
     indptr, indices, counts = data
     shares, logs, highest = parameters[1], space[0], -np.inf

@@ -84,17 +84,13 @@ def _weigh(
 
 
 @overload(move, jit_options=_PLAIN, strict=False)
-def _move(
-    row: types.Type, data: types.BaseTuple, clusters: types.Type, k: types.Type, sign: types.Type
-) -> Any:
+def _move(row: types.Type, data: types.BaseTuple, clusters: types.Type, k: types.Type, sign: types.Type) -> Any:
     chosen = _of(data).move
     return lambda row, data, clusters, k, sign: chosen(row, data, clusters, k, sign)
 
 
 @overload(copy, jit_options=_PLAIN, strict=False)
-def _copy(
-    data: types.BaseTuple, source: types.Type, k: types.Type, target: types.Type, slot: types.Type
-) -> Any:
+def _copy(data: types.BaseTuple, source: types.Type, k: types.Type, target: types.Type, slot: types.Type) -> Any:
     chosen = _of(data).copy
     return lambda data, source, k, target, slot: chosen(source, k, target, slot)
 
@@ -127,12 +123,8 @@ def _advance(
     last: types.Type,
 ) -> Any:
     chosen = _of(data).advance
-    return (
-        lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
-            chosen(
-                parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
-            )
-        )
+    return lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
+        chosen(parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
     )
 
 
@@ -145,9 +137,7 @@ def _rescale(
 
 
 @overload(born, jit_options=_PLAIN, strict=False)
-def _born(
-    data: types.BaseTuple, parameters: types.Type, clusters: types.Type, k: types.Type, seed: types.Type
-) -> Any:
+def _born(data: types.BaseTuple, parameters: types.Type, clusters: types.Type, k: types.Type, seed: types.Type) -> Any:
     chosen = _of(data).born
     return lambda data, parameters, clusters, k, seed: chosen(parameters, clusters, k, seed)
 

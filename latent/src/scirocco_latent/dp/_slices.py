@@ -184,9 +184,7 @@ def move_components(
     last: int,
 ) -> None:
     """Move the parameters of components j < num by one step, in some of their coordinates."""
-    advance(
-        data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
-    )
+    advance(data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
 
 
 @kept
@@ -204,9 +202,7 @@ def move_all_components(
     coordinates: int,
 ) -> None:
     """Move the parameters of components j < num by one step, in all coordinates."""
-    advance(
-        data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates
-    )
+    advance(data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates)
     settle(data, parameters, 0, num)
 
 

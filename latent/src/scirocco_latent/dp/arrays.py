@@ -39,9 +39,7 @@ _LOOK = 1_024
 """Steps after which the number of components may be made smaller, which compiles another program."""
 _SHORTEST = 4
 """Length of the shortest rows of counts; the next lengths are four times as long."""
-_STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS, _ORDER = range(
-    8
-)  # purposes of random words
+_STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS, _ORDER = range(8)  # purposes of random words
 
 
 def _words(words: Array, purpose: int) -> Array:
@@ -119,9 +117,7 @@ class Normals:
         """Means and precisions of all components."""
         sizes = _sizes(labels, capacity)[:, None].astype(self.values.dtype)
         means = _sums(labels, self.values, capacity) / jnp.maximum(sizes, 1.0)
-        spread = _sums(
-            labels, (self.values - means[labels]) ** 2, capacity
-        )  # about their means: no cancellation
+        spread = _sums(labels, (self.values - means[labels]) ** 2, capacity)  # about their means: no cancellation
         strength = self.strength + sizes
         rate = self.rate + 0.5 * (spread + sizes * self.strength / strength * means**2)
         shape = jnp.broadcast_to(self.shape + 0.5 * sizes, rate.shape)
@@ -141,9 +137,7 @@ class Normals:
             return _chosen(words, row, scores, weights, bound)
 
         numbers = jnp.arange(len(bounds), dtype=jnp.uint32)
-        return jax.lax.map(
-            one, (numbers, self.values, bounds), batch_size=max(1, _AT_ONCE // max(1, means.size))
-        )
+        return jax.lax.map(one, (numbers, self.values, bounds), batch_size=max(1, _AT_ONCE // max(1, means.size)))
 
 
 def _sums(labels: Array, values: Array, capacity: int) -> Array:
@@ -241,9 +235,7 @@ def _advance(
 class ArraySlices(MixtureChain):
     """Labels, sticks and components on the device; initial labels are uniform over `initial_clusters`."""
 
-    def __init__(
-        self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int
-    ):
+    def __init__(self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int):
         super().__init__(rows, family, settings, seed, number)
         prior = settings.concentration
         self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0), np.float32)
@@ -262,9 +254,7 @@ class ArraySlices(MixtureChain):
         """A state with room for so many components, whose weights and parameters are not drawn yet."""
         capacity, self.alpha = _power(capacity), float(alpha)
         shapes = jax.eval_shape(
-            lambda: self._rows.parameters(
-                jnp.zeros(2, jnp.uint32), jnp.zeros(len(labels), jnp.int32), capacity
-            )
+            lambda: self._rows.parameters(jnp.zeros(2, jnp.uint32), jnp.zeros(len(labels), jnp.int32), capacity)
         )
         self._state = DeviceState(
             jnp.asarray(labels, jnp.int32),
@@ -335,13 +325,7 @@ class ArraySlices(MixtureChain):
         """Arrays from which `restore` resumes exactly."""
         labels, alpha, weights, parameters = jax.tree.map(np.asarray, self._state)
         named = {f"parameter{place}": part for place, part in enumerate(parameters)}
-        return {
-            "labels": labels,
-            "concentration": alpha[None],
-            "weights": weights,
-            **named,
-            **super().state(),
-        }
+        return {"labels": labels, "concentration": alpha[None], "weights": weights, **named, **super().state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state from `state`."""
@@ -375,9 +359,7 @@ def _blocks(rows: CountRows, family: Any) -> tuple[np.ndarray, CountArrays]:
             blocks.append((rows.indices[places], np.where(used, rows.counts[places], 0)))
             order.append(chosen)
         least, longest = longest, 4 * longest
-    return np.concatenate(order), CountArrays(
-        jax.device_put(tuple(blocks)), jnp.float32(family.prior), family.width
-    )
+    return np.concatenate(order), CountArrays(jax.device_put(tuple(blocks)), jnp.float32(family.prior), family.width)
 
 
 def _normals(rows: Any, family: Any) -> Normals:

@@ -56,9 +56,7 @@ class MixtureChain(Chain):
     A batch consists of chunks of neighbours.
     """
 
-    def __init__(
-        self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int
-    ):
+    def __init__(self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int):
         super().__init__(seed, number)
         self.family, self.settings = family, settings
         self.num_rows: int = rows.num_rows

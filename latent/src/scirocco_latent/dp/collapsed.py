@@ -35,9 +35,7 @@ class Collapsed(MixtureChain):
     Initial labels are uniform over `initial_clusters`.
     """
 
-    def __init__(
-        self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int
-    ):
+    def __init__(self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int):
         super().__init__(rows, family, settings, seed, number)
         self.data = family.kernel_data(rows)
         self.labels, _ = self._first_labels(min(settings.initial_clusters, rows.num_rows))

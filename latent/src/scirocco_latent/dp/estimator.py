@@ -146,11 +146,7 @@ class DPMixture(MixtureResults):
         self.batch_size, self.counts = batch_size, counts
         self.step_size, self.stick_step_size = step_size, stick_step_size
         self.refresh_every, self.refresh_size = refresh_every, refresh_size
-        self.initial_clusters, self.split_merge, self.keep_clusters = (
-            initial_clusters,
-            split_merge,
-            keep_clusters,
-        )
+        self.initial_clusters, self.split_merge, self.keep_clusters = (initial_clusters, split_merge, keep_clusters)
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains = num_chains
         self.seed, self.num_threads, self.device = seed, num_threads, device
@@ -255,9 +251,7 @@ class DPMixture(MixtureResults):
         asked = self._asked({})
         settings = given.resolve(self.get_params(), family.kind, _MANY)
         if online is None:
-            online = [
-                Collapsed(rows, family, settings, self.seed, number) for number in range(asked.num_chains)
-            ]
+            online = [Collapsed(rows, family, settings, self.seed, number) for number in range(asked.num_chains)]
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
             self._latest, judged = [[] for _ in online], rows

@@ -83,8 +83,7 @@ def choose(
     best = int(np.argmin([float(np.sum((shares @ shares.T - mean) ** 2)) for shares in known]))
     reference = draws(best)
     made = [
-        _translation(family, rows, draws(number), reference, shares, known[best])
-        for number, shares in enumerate(known)
+        _translation(family, rows, draws(number), reference, shares, known[best]) for number, shares in enumerate(known)
     ]
     return ReferenceDraw(best, known[best].shape[1], made)
 

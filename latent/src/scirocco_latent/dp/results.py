@@ -220,9 +220,7 @@ class MixtureResults(FittedModel):
         order = np.argsort(-mean, kind="stable")
         return [Cluster(int(r), float(mean[r]), float(low[r]), float(high[r])) for r in order]
 
-    def intervals(
-        self, interval: float = 0.9, columns: ArrayLike | None = None
-    ) -> dict[str, tuple[Array, Array]]:
+    def intervals(self, interval: float = 0.9, columns: ArrayLike | None = None) -> dict[str, tuple[Array, Array]]:
         """Credible intervals of the parameters of the clusters, numbered as in `predict`: {name: (low, high)}.
 
         In each draw, a cluster of the reference is the average of the clusters matched to it; draws are weighted by the
@@ -244,9 +242,7 @@ class MixtureResults(FittedModel):
             check_draws(self._count, interval, _MORE_DRAWS)
         size = max(1, _MOST_NUMBERS // (self._count * chosen.num_clusters))
         parts = [
-            ends(
-                self._draw, self._weights, chosen.translations, names, wanted[:, first : first + size], tails
-            )
+            ends(self._draw, self._weights, chosen.translations, names, wanted[:, first : first + size], tails)
             for first in range(0, wanted.shape[1], size)
         ]
         joined = {name: np.concatenate([part[name] for part in parts], axis=2) for name in names}
@@ -261,9 +257,7 @@ class MixtureResults(FittedModel):
     def _averaged(self) -> dict[str, Array]:
         chosen = self._reference()
         weights = np.zeros(chosen.num_clusters)
-        sums = {
-            name: np.zeros((chosen.num_clusters, *shape)) for name, shape in self._family.shapes().items()
-        }
+        sums = {name: np.zeros((chosen.num_clusters, *shape)) for name, shape in self._family.shapes().items()}
         for number, translation in enumerate(chosen.translations):
             shared = self._weights(number)[:, None] * translation
             weights += shared.sum(axis=0)

@@ -50,11 +50,7 @@ class MixtureSettings:
     @property
     def words(self) -> str:
         """One line: the method, and where it runs."""
-        where = (
-            f"array programs (JAX, {self.device.partition(':')[2]})"
-            if self.by_arrays
-            else "compiled kernels (CPU)"
-        )
+        where = f"array programs (JAX, {self.device.partition(':')[2]})" if self.by_arrays else "compiled kernels (CPU)"
         return f'sampler "{self.sampler}", {where}'
 
     def as_json(self) -> dict[str, Any]:

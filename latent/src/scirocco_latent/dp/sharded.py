@@ -114,9 +114,7 @@ class LabelShards:
         number = np.int32 if self.source.num_rows < 2**31 else np.int64
         shards = spread_over(batch, self.source.num_rows, self.workers.num_shards)
         jobs = [
-            ShardRows(
-                places.astype(np.int32), batch[places].astype(number), bounds[places], labels[batch[places]]
-            )
+            ShardRows(places.astype(np.int32), batch[places].astype(number), bounds[places], labels[batch[places]])
             for places in shards
         ]
         chosen = np.empty(batch.size, np.int32)

@@ -96,10 +96,7 @@ class Slices(MixtureChain):
 
     def _grow(self) -> None:
         """Double the capacity."""
-        before = (
-            *(self.clusters, self._reference, self._counted, self.parameters),
-            *(self.sticks, self.weights),
-        )
+        before = (*(self.clusters, self._reference, self._counted, self.parameters), *(self.sticks, self.weights))
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
             advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
@@ -160,21 +157,13 @@ class Slices(MixtureChain):
         self._reference[2][...] = np.where(kept > 0, counts, 0)
 
     def _move_components(
-        self,
-        scale: float,
-        reference: tuple[Array, ...],
-        reference_scale: float,
-        how: tuple[int, float],
-        seed: Array,
+        self, scale: float, reference: tuple[Array, ...], reference_scale: float, how: tuple[int, float], seed: Array
     ) -> None:
         """Move the parameters given labels."""
         num, coordinates = self.num, self.family.width
         if self.keeps and how[0] != tables.METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
-        given = (
-            *(self.data, self.parameters, self._batch, scale, reference, reference_scale),
-            *(num, *how, seed),
-        )
+        given = (*(self.data, self.parameters, self._batch, scale, reference, reference_scale), *(num, *how, seed))
         if coordinates * num > _MUCH:
             work = functools.partial(kernels().move_components, *given)
             run_blocks(work, coordinates, self.settings.num_threads)
@@ -192,9 +181,7 @@ class Slices(MixtureChain):
         if self._labelling is None:
             chosen = self._drawn(batch, bounds, known, seed)
         else:
-            chosen = self._labelling.draw(
-                batch, self.labels, bounds, self.parameters, self.weights, known, seed
-            )
+            chosen = self._labelling.draw(batch, self.labels, bounds, self.parameters, self.weights, known, seed)
         self.num = kernels().relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
 
     def _drawn(self, batch: Array, bounds: Array, known: int, seed: Array) -> Array:

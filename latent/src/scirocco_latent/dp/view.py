@@ -66,9 +66,7 @@ def _numbers(model: DPMixture) -> Section:
         for value, times in zip(values, counts, strict=True)
     ]
     chart = svg.figure(frame, [svg.axes(frame, "clusters"), *bars], "Posterior of the number of clusters")
-    return Section(
-        "number", "Number of clusters", join([paragraph(words), tag("div", chart, class_="charts")])
-    )
+    return Section("number", "Number of clusters", join([paragraph(words), tag("div", chart, class_="charts")]))
 
 
 def _weights(listed: Sequence[Cluster], level: float) -> Section:
@@ -112,9 +110,7 @@ def _card(row: Cluster, place: int, made: Profile) -> Html:
     label = row.label
     head = [tag("th", text, scope="col", class_="num" if k == 1 else None) for k, text in enumerate(heads)]
     said = f"weight {number(row.weight, 3)} ({number(row.low, 3)} to {number(row.high, 3)})"
-    table = tag(
-        "table", tag("thead", tag("tr", *head)), tag("tbody", *rows), aria_label=f"Profile of cluster {label}"
-    )
+    table = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), aria_label=f"Profile of cluster {label}")
     return tag(
         "article",
         tag("h3", f"Cluster {label}"),

@@ -126,9 +126,7 @@ class BPMF(RatingResults):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    def fit(
-        self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike, **options: Unpack[FitOptions]
-    ) -> BPMF:
+    def fit(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike, **options: Unpack[FitOptions]) -> BPMF:
         """Sample factors and biases from the posterior given ratings.
 
         Parameters
@@ -159,9 +157,7 @@ class BPMF(RatingResults):
             _checks.choice(self.sampler, "sampler", (gibbs.METHOD,))
             for name in ("estimator", "batch_size"):
                 if getattr(self, name) is not None:
-                    raise InvalidTypeError(
-                        f'`{name}` is for samplers with gradients; sampler="gibbs" has none.'
-                    )
+                    raise InvalidTypeError(f'`{name}` is for samplers with gradients; sampler="gibbs" has none.')
             return True
         return self.sampler is None and self.estimator is None and self.batch_size is None
 
@@ -207,9 +203,7 @@ class BPMF(RatingResults):
         try:
             shape, rate = self.prior
         except (TypeError, ValueError) as error:
-            raise InvalidValueError(
-                f"`prior` of BPMF must be a pair (shape, rate), got {self.prior!r}."
-            ) from error
+            raise InvalidValueError(f"`prior` of BPMF must be a pair (shape, rate), got {self.prior!r}.") from error
         _checks.positive(shape, "shape", "prior")
         _checks.positive(rate, "rate", "prior")
         tau = self.rating_precision

@@ -97,9 +97,7 @@ def _numbered(ids: ArrayLike, kind: str, size: int | None) -> tuple[Array, Array
     try:
         known, rows = np.unique(array, return_inverse=True)
     except TypeError as error:
-        raise InvalidTypeError(
-            f"`{kind}s` have ids of several types ({error}): convert all to strings."
-        ) from error
+        raise InvalidTypeError(f"`{kind}s` have ids of several types ({error}): convert all to strings.") from error
     if known.dtype.kind in "iu" and known[0] >= 0 and known[-1] < max(_FEW_ROWS, _MOST_GAPS * len(known)):
         return array.astype(np.int32), None
     return rows.astype(np.int32), known
@@ -112,17 +110,13 @@ def _id_array(ids: ArrayLike, kind: str) -> Array:
     if array.dtype == object:
         for place, value in enumerate(array):
             if missing(value):
-                raise InvalidValueError(
-                    f"`{kind}s` has a missing id in row {place} ({value!r}): drop its rating."
-                )
+                raise InvalidValueError(f"`{kind}s` has a missing id in row {place} ({value!r}): drop its rating.")
         if all(isinstance(value, (str, int, np.integer)) for value in array):
             array = np.array(array.tolist()) if len({isinstance(v, str) for v in array}) == 1 else array
     if array.dtype.kind == "S":
         array = np.char.decode(array)
     if len(array) and array.dtype.kind not in "iuUO":
-        raise InvalidTypeError(
-            f"`{kind}s` must be integers or strings, got {array.dtype}. Use {kind}s.astype(int)."
-        )
+        raise InvalidTypeError(f"`{kind}s` must be integers or strings, got {array.dtype}. Use {kind}s.astype(int).")
     return array
 
 
@@ -134,9 +128,7 @@ def check_lengths(arrays: dict[str, Array]) -> None:
         raise InvalidValueError(f"there must be one user and one item per rating: {listed}.")
 
 
-def check_ids(
-    ids: ArrayLike, kind: str, size: int | None, of: str = "rating", known: Array | None = None
-) -> Array:
+def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating", known: Array | None = None) -> Array:
     """Row numbers (int32) of ids: themselves, below `size`, or their places in `known`; `of` is a word for messages."""
     array = _id_array(ids, kind)
     if not len(array):

@@ -55,9 +55,7 @@ class RatingResults(FittedModel):
     _rated: Rated
     _draws: dict[str, np.ndarray]
 
-    def predict(
-        self, users: ArrayLike, items: ArrayLike, *, interval: float | None = None, of: str = "rating"
-    ) -> Any:
+    def predict(self, users: ArrayLike, items: ArrayLike, *, interval: float | None = None, of: str = "rating") -> Any:
         """The expected rating of each pair; with `interval`, (mean, low, high).
 
         Parameters
@@ -109,9 +107,7 @@ class RatingResults(FittedModel):
     def score(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike) -> float:
         """R² of the expected ratings, as for scikit-learn's regressors: 1 - Σ(r - r̂)² / Σ(r - r̄)²."""
         values = check_ratings(ratings).astype(np.float64)
-        check_lengths(
-            dict(zip(("users", "items"), self._pairs(users, items), strict=True)) | {"ratings": values}
-        )
+        check_lengths(dict(zip(("users", "items"), self._pairs(users, items), strict=True)) | {"ratings": values})
         error = values - self.predict(users, items)
         spread = values - values.mean()
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")

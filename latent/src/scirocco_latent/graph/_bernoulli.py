@@ -187,13 +187,7 @@ def draw_roles(
 
 @kept
 def roles(
-    leaving: Rows,
-    unseen: Unseen,
-    state: State,
-    linked: Array,
-    apart: Array,
-    marks: Array,
-    seed: tuple[uint64, uint64],
+    leaving: Rows, unseen: Unseen, state: State, linked: Array, apart: Array, marks: Array, seed: tuple[uint64, uint64]
 ) -> None:
     """Draw the roles in all pairs, and count them by pairs with (`linked`) and without (`apart`) an edge (K, K).
 
@@ -304,9 +298,7 @@ def count_edges(
     pointers, ends, _ = rows
     for i in range(pi.shape[0]):
         for e in range(pointers[i], pointers[i + 1]):
-            _at_edge(
-                1.0, i, ends[e], pi, to if side == 0 else fro, matrix, inside, top, out[i], linked, exposed
-            )
+            _at_edge(1.0, i, ends[e], pi, to if side == 0 else fro, matrix, inside, top, out[i], linked, exposed)
 
 
 @kept
@@ -372,17 +364,7 @@ def estimate(
             _at_edge(size / used, i, ends[e], pi, table, matrix, inside, top, out, counted, exposed)
             if controlled:
                 _at_edge(
-                    -size / used,
-                    i,
-                    ends[e],
-                    old_pi,
-                    old_table,
-                    old_matrix,
-                    inside,
-                    old_top,
-                    out,
-                    counted,
-                    exposed,
+                    -size / used, i, ends[e], old_pi, old_table, old_matrix, inside, old_top, out, counted, exposed
                 )
         if marked < total:
             for n in range(num_pairs):

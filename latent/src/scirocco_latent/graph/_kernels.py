@@ -212,21 +212,7 @@ def sweep(
     """Draw the blocks of some nodes, see `scan`."""
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     free = np.empty(0, np.int64)
-    scan(
-        s0,
-        s1,
-        nodes,
-        free,
-        candidates,
-        leaving,
-        entering,
-        unseen,
-        state,
-        tables,
-        corrected,
-        concentration,
-        shape,
-    )
+    scan(s0, s1, nodes, free, candidates, leaving, entering, unseen, state, tables, corrected, concentration, shape)
 
 
 @called

@@ -170,9 +170,7 @@ def log_likelihood(pointers: Array, ends: Array, places: Array, weights: Array, 
 
 
 @called
-def _expect(
-    sign: float, i: int, j: int, weights: Array, to: Array, matrix: Array, out: Array, pairs: Array
-) -> None:
+def _expect(sign: float, i: int, j: int, weights: Array, to: Array, matrix: Array, out: Array, pairs: Array) -> None:
     """Add the probabilities of the communities of an edge at node i, and of those at both of its ends."""
     total = 0.0
     for k in range(out.size):
@@ -260,9 +258,7 @@ def langevin(
             a = max(shape + count[k], 1e-3 * shape)  # an estimate of a difference may be too small
             b, value, whole = rate + out[k], weights[i, k], drawn[i, k] if drawn.size else 0.0
             wanted, plain = shape + whole if whole > 0.0 else 0.0, factors(step / b, b)
-            s0, s1, value = moved(
-                s0, s1, value, a, a - b * value, wanted, noise[i] * whole, method, step, b, plain
-            )
+            s0, s1, value = moved(s0, s1, value, a, a - b * value, wanted, noise[i] * whole, method, step, b, plain)
             less[k] = weights[i, k]
             weights[i, k] = max(value, 1e-200)
         if directed:
@@ -293,9 +289,7 @@ def move_matrix(
         for n in range(k if symmetric else 0, matrix.shape[1]):
             a, b, value = shapes[k, n], rates[k, n], matrix[k, n]
             wanted, plain = drawn[k, n] if drawn.size else 0.0, factors(step / b, b)
-            s0, s1, value = moved(
-                s0, s1, value, a, a - b * value, wanted, noise * wanted, method, step, b, plain
-            )
+            s0, s1, value = moved(s0, s1, value, a, a - b * value, wanted, noise * wanted, method, step, b, plain)
             matrix[k, n] = max(value, 1e-200)
             if symmetric:
                 matrix[n, k] = matrix[k, n]

@@ -199,9 +199,7 @@ class Growing(GraphModel):
     def _program(self, graph: EdgeGraph, unseen: Array | None, former: Former | None = None) -> OwnChains:
         raise NotImplementedError
 
-    def _drawn(
-        self, graph: EdgeGraph, unseen: Array | None, options: FitOptions, former: Former | None = None
-    ) -> Self:
+    def _drawn(self, graph: EdgeGraph, unseen: Array | None, options: FitOptions, former: Former | None = None) -> Self:
         self._run(self._program(graph, unseen, former), options)
         self._network, self._calls = (graph, unseen), 0 if former is None else former.calls
         return self

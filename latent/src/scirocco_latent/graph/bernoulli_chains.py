@@ -143,9 +143,7 @@ class RoleChain(NodeChain):
         """Nodes mostly belong to their cluster in the embedding, and to those of their neighbours."""
         form, net = self.form, self.net
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
-        labels = clusters(
-            embedding(net, BlockPrior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng
-        )
+        labels = clusters(embedding(net, BlockPrior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng)
         pointers, ends, _ = net.leaving
         sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
         near = np.bincount(sources * form.num + labels[ends], minlength=net.num_nodes * form.num)
@@ -235,9 +233,7 @@ class RoleLangevinChain(RoleChain):
         size = 1.0 + self.net.degrees.sum(axis=1) + self.matrix.max() * self.net.num_nodes
         self.theta, self.weight = self.pi * size[:, None], size
         ones, zeros = self._matrix_shapes(None)
-        free = (
-            self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
-        )
+        free = self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
         self.ones, self.zeros = (ones + zeros) * free, (ones + zeros) * (1.0 - free)
 
     def _update(self, nodes: Array) -> None:
@@ -277,9 +273,7 @@ class RoleLangevinChain(RoleChain):
 
     def _update_matrix(self, number: int) -> None:
         """Move B = θ₁ / (θ₁ + θ₀) with the counts of this pass."""
-        ones, zeros = self._matrix_shapes(
-            (self.linked + self.total_linked, self.exposed + self.total_exposed)
-        )
+        ones, zeros = self._matrix_shapes((self.linked + self.total_linked, self.exposed + self.total_exposed))
         move, method = poisson_chains.kernels().move_matrix, poisson_chains.METHODS[self.method.sampler]
         how = self._mean_noise, self.method.step_size, method, self.form.general and not self.net.directed
         for purpose, theta, shapes, drawn in (

@@ -177,9 +177,7 @@ def _resolved(names: Sequence[Any], place: Mapping[Any, int]) -> list[Any]:
     found = list[Any]()
     for name in names:
         other = str(name) if not isinstance(name, str) else _as_whole(name)
-        found.append(
-            other if name not in place and (other in place or (texts and name is not other)) else name
-        )
+        found.append(other if name not in place and (other in place or (texts and name is not other)) else name)
     return found
 
 
@@ -245,9 +243,7 @@ def _simplified(
         source, target = np.minimum(source, target), np.maximum(source, target)
     counts = np.ones(len(source), np.int64) if weight is None else weight[keep]
     if not len(source):
-        raise InvalidValueError(
-            f"the network has no edges ({total:,} nodes): there is nothing to learn blocks from."
-        )
+        raise InvalidValueError(f"the network has no edges ({total:,} nodes): there is nothing to learn blocks from.")
     pairs, inverse = np.unique(source * total + target, return_inverse=True)
     summed = np.bincount(inverse.reshape(-1), weights=counts, minlength=len(pairs)).astype(np.int64)
     if weight is None:

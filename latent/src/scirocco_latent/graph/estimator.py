@@ -150,9 +150,7 @@ class StochasticBlockModel(BlockResults):
         super()._drawn(graph, unseen, options)
         most = self._most(graph.num_nodes)
         if self.num_blocks is None and self.run_.stats["num_blocks"][...].max() == most < graph.num_nodes:
-            _checks.warn(
-                f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`."
-            )
+            _checks.warn(f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`.")
         return self
 
     # -- what a fitted model is ---------------------------------------------------------------------------------------
@@ -190,17 +188,13 @@ class StochasticBlockModel(BlockResults):
                 f"{num:,}."
             )
         if not isinstance(self.degree_corrected, (bool, np.bool_)):
-            raise InvalidTypeError(
-                f"`degree_corrected` must be True or False, got {self.degree_corrected!r}."
-            )
+            raise InvalidTypeError(f"`degree_corrected` must be True or False, got {self.degree_corrected!r}.")
         _checks.positive(self.concentration, "concentration")
         _checks.positive(self.propensity, "propensity")
         if self.likelihood is not None:
             _checks.choice(self.likelihood, "likelihood", LIKELIHOODS)
         corrected = bool(self.degree_corrected)
-        poisson = self.likelihood == "poisson" or (
-            self.likelihood is None and (corrected or graph.has_weights)
-        )
+        poisson = self.likelihood == "poisson" or (self.likelihood is None and (corrected or graph.has_weights))
         if not poisson and corrected:
             raise InvalidValueError(
                 'a degree-corrected model counts edges (likelihood="poisson"): pass degree_corrected=False for '

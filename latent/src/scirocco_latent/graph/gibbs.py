@@ -96,9 +96,7 @@ class BlockPrior(NamedTuple):
     def of_block(self, sizes: Array, sums: Array) -> Array:
         """Log of what blocks with these sizes and degrees (..., D) add: their share and propensities integrated out."""
         full = np.maximum(sizes, 1)
-        found = (
-            np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
-        )
+        found = np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
         if self.corrected:
             total = full[..., None] * self.shape
             each = sums * np.log(full[..., None]) + gammaln(total) - gammaln(total + sums)
@@ -143,9 +141,7 @@ def network(graph: EdgeGraph, prior: BlockPrior, unseen: Array | None) -> Networ
     """The arrays of a network; `unseen` are pairs (pairs, 2) without an observation."""
     num, source, target, weight = graph.num_nodes, graph.source, graph.target, graph.weight
     if unseen is not None and len(unseen):  # whatever they are, they are not used
-        low, high = (
-            (unseen[:, 0], unseen[:, 1]) if graph.directed else (unseen.min(axis=1), unseen.max(axis=1))
-        )
+        low, high = (unseen[:, 0], unseen[:, 1]) if graph.directed else (unseen.min(axis=1), unseen.max(axis=1))
         hidden = np.unique(low * num + high)
         seen = ~np.isin(source * num + target, hidden)
         source, target, weight = source[seen], target[seen], weight[seen]
@@ -209,9 +205,7 @@ class NodeBlocks:
         np.add.at(self.degrees[:, 0], net.first, self.counts)
         np.add.at(self.degrees[:, last], net.second, self.counts)
         self.sizes = np.bincount(z, minlength=num).astype(np.int64)
-        self.sums = np.stack([np.bincount(z, column, num) for column in self.degrees.T], axis=1).astype(
-            np.int64
-        )
+        self.sums = np.stack([np.bincount(z, column, num) for column in self.degrees.T], axis=1).astype(np.int64)
 
     @property
     def _state(self) -> tuple[Array, ...]:
@@ -347,9 +341,7 @@ class NodeBlocks:
             logs += float(gammaln(prior.shape + self.degrees).sum())
         if prior.poisson and len(self.counts):
             loops = int(self.counts[self.net.first == self.net.second].sum())
-            logs -= float(gammaln(self.counts + 1.0).sum()) + (
-                0 if self.net.directed else loops * np.log(2.0)
-            )
+            logs -= float(gammaln(self.counts + 1.0).sum()) + (0 if self.net.directed else loops * np.log(2.0))
         return logs
 
 

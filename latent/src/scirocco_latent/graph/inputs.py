@@ -49,9 +49,7 @@ class _Igraph(Protocol):
     def es(self) -> Any: ...
 
 
-GraphLike = (
-    ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any] | Iterator[Any]
-)
+GraphLike = ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any] | Iterator[Any]
 """Edges (edges, 2), or (edges, 3) with weights, a table, file or folder, batches, a sparse matrix, networkx, igraph."""
 
 
@@ -84,9 +82,7 @@ def raw_edges(graph: Any) -> Raw:
         columns = {name: graph[name] for name in graph.columns} if named is None else named
         parts = [as_numpy(column, f"column {name!r}") for name, column in columns.items()]
         return _columns(parts)._replace(is_table=True)
-    if isinstance(
-        graph, (list, tuple)
-    ):  # pairs of any names: NumPy would make texts of mixed numbers and texts
+    if isinstance(graph, (list, tuple)):  # pairs of any names: NumPy would make texts of mixed numbers and texts
         if not graph:
             raise InvalidValueError("the network is empty: it has no edges.")
         widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in graph}
@@ -116,9 +112,7 @@ def raw_edges(graph: Any) -> Raw:
 
 
 def _like_adjacency(array: Array) -> bool:
-    return array.dtype.kind in "biuf" and bool(
-        np.array_equal(array, array.T) and not np.diagonal(array).any()
-    )
+    return array.dtype.kind in "biuf" and bool(np.array_equal(array, array.T) and not np.diagonal(array).any())
 
 
 def _listed(column: Sequence[Any]) -> Array:
@@ -142,13 +136,9 @@ def _batches(batches: Iterator[Any]) -> Raw:
     if not parts:
         raise InvalidValueError("the network is empty: the iterator has no edges.")
     if any(part.nodes is not None for part in parts):
-        raise InvalidValueError(
-            "an iterator must give batches of edges, (edges, 2) or (edges, 3) with weights."
-        )
+        raise InvalidValueError("an iterator must give batches of edges, (edges, 2) or (edges, 3) with weights.")
     if len({part.weight is None for part in parts}) > 1:
-        raise InvalidValueError(
-            "some batches of edges have weights, and others do not: give all of them weights."
-        )
+        raise InvalidValueError("some batches of edges have weights, and others do not: give all of them weights.")
     weight = None if parts[0].weight is None else np.concatenate([_wide(part.weight) for part in parts])
     ends = [np.concatenate([_wide(part[k]) for part in parts]) for k in (0, 1)]
     return Raw(ends[0], ends[1], weight, None, False, any(part.is_table for part in parts))

@@ -19,13 +19,7 @@ from scirocco_latent.graph.base import LIKELIHOODS, Former
 from scirocco_latent.graph.bernoulli_chains import MOST_PAIRS, BernoulliPrior, RoleChain, RoleLangevinChain
 from scirocco_latent.graph.edges import Array, EdgeGraph
 from scirocco_latent.graph.gibbs import BlockPrior, Network, network
-from scirocco_latent.graph.poisson_chains import (
-    GradientMethod,
-    LangevinChain,
-    MixedChain,
-    PoissonPrior,
-    units,
-)
+from scirocco_latent.graph.poisson_chains import GradientMethod, LangevinChain, MixedChain, PoissonPrior, units
 from scirocco_latent.graph.results import Memberships
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "scir_cv_counts", "sgrld")
@@ -144,29 +138,18 @@ class MixedMembership(Memberships):
         self.num_communities, self.kind, self.degree_corrected = num_communities, kind, degree_corrected
         self.likelihood, self.directed, self.prior = likelihood, directed, prior
         self.concentration, self.batch_size = concentration, batch_size
-        self.sampler, self.step_size, self.num_edges, self.num_pairs = (
-            sampler,
-            step_size,
-            num_edges,
-            num_pairs,
-        )
+        self.sampler, self.step_size, self.num_edges, self.num_pairs = (sampler, step_size, num_edges, num_pairs)
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
     def _program(self, graph: EdgeGraph, unseen: Array | None, former: Former | None = None) -> OwnChains:
         self._check(graph)
         corrected, batch = bool(self.degree_corrected), self._batch()
-        net = network(
-            graph, BlockPrior(int(self.num_communities), corrected, False, 1.0, 1.0, 1.0, 1.0), unseen
-        )
+        net = network(graph, BlockPrior(int(self.num_communities), corrected, False, 1.0, 1.0, 1.0, 1.0), unseen)
         method = self._method(graph)
-        prior: PoissonPrior | BernoulliPrior = (
-            self._poisson_prior(graph) if corrected else self._bernoulli_prior(graph)
-        )
+        prior: PoissonPrior | BernoulliPrior = self._poisson_prior(graph) if corrected else self._bernoulli_prior(graph)
         inputs: tuple[Any, ...] = (net, units(net), prior, batch) if corrected else (net, prior, batch)
-        classes: tuple[Any, Any] = (
-            (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
-        )
+        classes: tuple[Any, Any] = (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
         build = functools.partial(classes[method is not None], *inputs)
         if method is not None:
             build = functools.partial(build, method=method)
@@ -194,10 +177,7 @@ class MixedMembership(Memberships):
     # -- what a fitted model is ---------------------------------------------------------------------------------------
 
     def _watched(self) -> dict[str, Array]:
-        return {
-            "shares": self.draws_["shares"],
-            "log likelihood": np.asarray(self.run_.stats["log_likelihood"]),
-        }
+        return {"shares": self.draws_["shares"], "log likelihood": np.asarray(self.run_.stats["log_likelihood"])}
 
     def _view(self, run: Run, **options: Any) -> View:
         from scirocco_latent.graph import view
@@ -215,9 +195,7 @@ class MixedMembership(Memberships):
             )
         _checks.choice(self.kind, "kind", KINDS)
         if not isinstance(self.degree_corrected, bool):
-            raise InvalidTypeError(
-                f"`degree_corrected` must be True or False, got {self.degree_corrected!r}."
-            )
+            raise InvalidTypeError(f"`degree_corrected` must be True or False, got {self.degree_corrected!r}.")
         wanted = LIKELIHOODS[0 if self.degree_corrected else 1]
         if self.likelihood is not None:
             _checks.choice(self.likelihood, "likelihood", LIKELIHOODS)
@@ -317,8 +295,7 @@ class MixedMembership(Memberships):
             )
         if not self.degree_corrected:
             return words + (
-                "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their "
-                "memberships"
+                "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their memberships"
             )
         return words + (
             "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "

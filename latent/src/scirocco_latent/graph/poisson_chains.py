@@ -84,9 +84,7 @@ class GradientMethod(NamedTuple):
         for pointers, _, units in (net.leaving, net.entering) if net.directed else (net.leaving,):
             sizes, sources = np.diff(pointers), np.repeat(np.arange(net.num_nodes), np.diff(pointers))
             total, squares = (np.bincount(sources, units**power, net.num_nodes) for power in (1, 2))
-            own = (
-                np.where(sizes > self.num_edges, sizes / self.num_edges, 0.0) * squares / np.maximum(total, 1)
-            )
+            own = np.where(sizes > self.num_edges, sizes / self.num_edges, 0.0) * squares / np.maximum(total, 1)
             ratio = np.maximum(ratio, own)
         degrees = net.degrees.sum(axis=1)
         return ratio, float(ratio @ degrees / max(degrees.sum(), 1))
@@ -246,9 +244,7 @@ class MixedChain(NodeChain):
     def _recall(self, rng: np.random.Generator) -> None:
         """Draw the communities of all edges given weights."""
         sources, targets = self._ends()
-        colours = [
-            _drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)
-        ]
+        colours = [_drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)]
         self.colours = np.concatenate(colours).astype(np.int16)
         if self.form.general:
             begin, others = 0, list[Array]()

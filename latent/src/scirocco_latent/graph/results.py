@@ -182,9 +182,7 @@ def same_order(labels: Array, num: int) -> Array:
         if np.array_equal(before, found):
             break
         reference = votes.reshape(-1, num).argmax(axis=1)
-    sizes = np.mean(
-        [np.bincount(z, minlength=num)[order] for z, order in zip(labels, found, strict=True)], axis=0
-    )
+    sizes = np.mean([np.bincount(z, minlength=num)[order] for z, order in zip(labels, found, strict=True)], axis=0)
     return found[:, np.argsort(-sizes, kind="stable")]
 
 

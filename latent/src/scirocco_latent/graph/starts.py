@@ -38,9 +38,7 @@ class Starts:
         """Blocks and a block matrix: the best of several short chains, by their density."""
         rng = np.random.default_rng([seed, BlockPurpose.START])
         if not self.num_starts:  # the prior, for tests
-            blocks = NodeBlocks(
-                self.prior, self.net, rng.integers(0, self.prior.num_blocks, self.net.num_nodes)
-            )
+            blocks = NodeBlocks(self.prior, self.net, rng.integers(0, self.prior.num_blocks, self.net.num_nodes))
             return blocks, blocks.draw(rng)
         racing = [self._first(rng) for _ in range(self.num_starts)]
         racing = sorted(racing, key=lambda blocks: -blocks.log_joint())[: -(-len(racing) // 4)]
@@ -163,9 +161,6 @@ def clusters(rows: Array, num: int, rng: np.random.Generator) -> Array:
     for _ in range(_ROUNDS):
         labels = (rows @ centres.T - 0.5 * (centres**2).sum(axis=1)).argmax(axis=1)
         sizes = np.bincount(labels, minlength=num)
-        sums = (
-            sparse.csr_array((np.ones(len(rows)), labels, np.arange(len(rows) + 1)), shape=(len(rows), num)).T
-            @ rows
-        )
+        sums = sparse.csr_array((np.ones(len(rows)), labels, np.arange(len(rows) + 1)), shape=(len(rows), num)).T @ rows
         centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
     return labels

@@ -41,9 +41,7 @@ def of_communities(model: MixedMembership, run: Run) -> View:
     return _view(model, run, "communities", "by their share of edges", lambda: [_communities(model)])
 
 
-def _view(
-    model: GraphModel, run: Run, groups: str, order: str, sections: Callable[[], list[Section]]
-) -> View:
+def _view(model: GraphModel, run: Run, groups: str, order: str, sections: Callable[[], list[Section]]) -> View:
     """`groups` is what blocks are called: "blocks" or "communities"."""
     chosen = run.preparation.get("chosen", "")
     about = f"Diagnosed and plotted with the {groups} of all draws and chains in one order, {order}."
@@ -134,9 +132,7 @@ def _matrix(model: GraphModel) -> Section:
         f"the darkest is {number(mean.max(), 3)}, the lightest {number(mean.min(), 3)}. Larger blocks have "
         "wider rows and columns."
     )
-    return Section(
-        "block-matrix", "Block matrix", join([paragraph(words), picture(mean, np.asarray(model.shares()))])
-    )
+    return Section("block-matrix", "Block matrix", join([paragraph(words), picture(mean, np.asarray(model.shares()))]))
 
 
 def picture(mean: Array, shares: Array, side: int = 420) -> Html:

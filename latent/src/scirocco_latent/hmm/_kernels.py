@@ -117,9 +117,7 @@ def _begin(start: Array, w: Array, out: Array) -> float:
 
 
 @called
-def _tally(
-    sign: float, data: Data, z: Array, piece: Array, firsts: Array, moves: Array, stats: Array
-) -> None:
+def _tally(sign: float, data: Data, z: Array, piece: Array, firsts: Array, moves: Array, stats: Array) -> None:
     """Add the initial state, the transitions and the observations of a piece to sums, or subtract them."""
     kind, codes, rows = data[0], data[1], data[2]
     begin, end = piece[0], piece[1]
@@ -287,9 +285,7 @@ def smooth(
 
 
 @kept
-def filter_series(
-    data: Data, chain: Chain, bounds: Array, logs: Array, ends: Array, first: int, last: int
-) -> None:
+def filter_series(data: Data, chain: Chain, bounds: Array, logs: Array, ends: Array, first: int, last: int) -> None:
     """Log likelihood of each series, and the distribution of its last state given all its observations."""
     initial, transitions = chain[0], chain[1]
     num = transitions.shape[0]

@@ -35,15 +35,7 @@ from scirocco_latent.hmm.emissions import (
     PoissonEmission,
     positive,
 )
-from scirocco_latent.hmm.gibbs import (
-    Parameters,
-    StatePrior,
-    kernels,
-    layout,
-    log_likelihoods,
-    start,
-    stationary,
-)
+from scirocco_latent.hmm.gibbs import Parameters, StatePrior, kernels, layout, log_likelihoods, start, stationary
 from scirocco_latent.hmm.own import Own
 from scirocco_latent.hmm.series import Array
 
@@ -100,9 +92,7 @@ def settings(
         f"{sampler}: {windows} of {groups} groups of windows of {_WINDOW} observations per step, with buffers of "
         f"{length} on either side (error of expected transitions per observation: {error:.1e})"
     )
-    return WindowSettings(
-        sampler, steps, windows, max(1, groups // windows), length, error, num_starts, words
-    )
+    return WindowSettings(sampler, steps, windows, max(1, groups // windows), length, error, num_starts, words)
 
 
 def _places(data: Encoded, bounds: Array, length: int, seed: int) -> Array:
@@ -277,9 +267,7 @@ class BufferedChain(Chain):
         """Prior shapes of the gamma variables, in the order of `_counts`."""
         shapes = {"initial": self.prior.concentration, "transitions": self.prior.transitions}
         emission = self.prior.emission
-        return shapes | (
-            {"probabilities": emission.concentration} if isinstance(emission, Categorical) else {}
-        )
+        return shapes | ({"probabilities": emission.concentration} if isinstance(emission, Categorical) else {})
 
     def _counts(self, sums: WindowSums) -> dict[str, Array]:
         found = {"initial": sums.firsts, "transitions": sums.moves}
@@ -298,9 +286,7 @@ class BufferedChain(Chain):
             words = seed[0], seed[1] * 4 + place
             x = self.parts[name]
             if self.known.sampler == "sgrld":
-                self.parts[name] = tables.euler(
-                    words, x, shape, counts[name].sum(axis=-1, keepdims=True), step
-                )
+                self.parts[name] = tables.euler(words, x, shape, counts[name].sum(axis=-1, keepdims=True), step)
             else:
                 known = self.reference.get(name), self.reference.get(f"{name}_variance")  # of SCIR-CV
                 self.parts[name] = tables.moved(words, x, shape, step, *known, num_threads=1)
@@ -314,9 +300,7 @@ class BufferedChain(Chain):
         elif isinstance(emission, Own):
             self._move_own(emission, step, words)
 
-    def _move_normal(
-        self, emission: NormalEmission, stats: Array, step: float, words: tuple[int, int]
-    ) -> None:
+    def _move_normal(self, emission: NormalEmission, stats: Array, step: float, words: tuple[int, int]) -> None:
         """The mean given the precision, then the precision given the mean."""
         assert self.parts is not None
         rng = np.random.default_rng(list(words))
@@ -336,9 +320,7 @@ class BufferedChain(Chain):
         free = emission.degrees + 1.0 + count
         words = words[0], words[1] + 1
         self.parts["means"] = mean
-        self.parts["covariances"] = _wishart(
-            words, cover, free, positive(psi, np.array(emission.spread)), step
-        )
+        self.parts["covariances"] = _wishart(words, cover, free, positive(psi, np.array(emission.spread)), step)
 
     def _move_own(self, emission: Own, step: float, words: tuple[int, int]) -> None:
         """Stochastic gradients, preconditioned by the curvature where the chain began."""

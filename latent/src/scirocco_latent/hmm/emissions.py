@@ -37,8 +37,7 @@ class Encoded(NamedTuple):
     def take(self, rows: Array) -> Encoded:
         """Some observations."""
         return Encoded(
-            self.codes[rows] if len(self.codes) else self.codes,
-            self.rows[rows] if len(self.rows) else self.rows,
+            self.codes[rows] if len(self.codes) else self.codes, self.rows[rows] if len(self.rows) else self.rows
         )
 
 
@@ -54,14 +53,7 @@ def rows_of(values: Array) -> Encoded:
 def _by_table(logs: Array, data: Encoded) -> tuple[Any, ...]:
     """Arguments of the kernels from the log density of each code (V, K)."""
     high = logs.max(axis=1)
-    return (
-        _TABLE,
-        data.codes,
-        data.rows,
-        np.ascontiguousarray(np.exp(logs - high[:, None])),
-        high,
-        np.empty((1, 1)),
-    )
+    return (_TABLE, data.codes, data.rows, np.ascontiguousarray(np.exp(logs - high[:, None])), high, np.empty((1, 1)))
 
 
 class Emission(Protocol):
@@ -242,9 +234,7 @@ class NormalEmission(_Conjugate):
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
         """Arguments of the kernels."""
         roots = np.linalg.cholesky(np.linalg.inv(params["covariances"]))
-        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.width * math.log(
-            2 * math.pi
-        )
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.width * math.log(2 * math.pi)
         num = len(logs)
         values = np.concatenate([logs[:, None], params["means"], roots.reshape(num, -1)], axis=1)
         return _NORMAL, data.codes, data.rows, np.empty((1, 1)), np.empty(1), np.ascontiguousarray(values)
@@ -277,16 +267,9 @@ class NormalEmission(_Conjugate):
         """The log density of all observations given their states, up to a constant."""
         count, total, square, means = *self.sums(stats), params["means"]
         cross = total[:, :, None] * means[:, None, :]
-        scatter = (
-            square
-            - cross
-            - cross.transpose(0, 2, 1)
-            + count[:, None, None] * means[:, :, None] * means[:, None]
-        )
+        scatter = square - cross - cross.transpose(0, 2, 1) + count[:, None, None] * means[:, :, None] * means[:, None]
         logs = np.linalg.slogdet(params["covariances"])[1]
-        return float(
-            -0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum())
-        )
+        return float(-0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum()))
 
     def sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""

@@ -84,14 +84,7 @@ def _exact(
 
     def make(number: int) -> StateChain:
         return StateChain(
-            prior,
-            data,
-            given.bounds,
-            batch_size=size,
-            num_starts=starts,
-            seed=seed,
-            chain=number,
-            num_threads=threads,
+            prior, data, given.bounds, batch_size=size, num_starts=starts, seed=seed, chain=number, num_threads=threads
         )
 
     pieces = "" if int(np.diff(given.bounds).max()) <= PIECE else f" in pieces of {PIECE:,}"
@@ -143,15 +136,7 @@ def _stochastic(
     from scirocco_latent.hmm import buffered
 
     settings = buffered.settings(
-        model.sampler,
-        prior,
-        data,
-        given.bounds,
-        size,
-        model.step_size,
-        model.buffer,
-        model.num_starts,
-        model.seed,
+        model.sampler, prior, data, given.bounds, size, model.step_size, model.buffer, model.num_starts, model.seed
     )
 
     def make(number: int) -> buffered.BufferedChain:
@@ -280,9 +265,7 @@ class HMM(StateResults):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
-    def fit(
-        self, series: SeriesLike, y: object = None, *, by: Any = None, **options: Unpack[FitOptions]
-    ) -> HMM:
+    def fit(self, series: SeriesLike, y: object = None, *, by: Any = None, **options: Unpack[FitOptions]) -> HMM:
         """Sample from the posterior given one or more series.
 
         Parameters
@@ -350,9 +333,7 @@ class HMM(StateResults):
     def _watched(self) -> dict[str, Array]:
         named = self._named_parameters() or {name: self.draws_[name] for name in self._emission.shapes(1)}
         joint = (
-            {"log joint density": np.asarray(self.run_.stats["log_joint"])}
-            if "log_joint" in self.run_.stats
-            else {}
+            {"log joint density": np.asarray(self.run_.stats["log_joint"])} if "log_joint" in self.run_.stats else {}
         )
         return {"transitions": self.draws_["transitions"], **named, **joint}
 

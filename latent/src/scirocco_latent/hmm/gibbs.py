@@ -129,18 +129,7 @@ class States:
         chain, run = params.chain(), kernels().sample_groups
 
         def work(first: int, last: int) -> None:
-            run(
-                data,
-                chain,
-                self.z,
-                found.pieces,
-                found.groups,
-                chosen,
-                *sums,
-                (words[0], words[1]),
-                first,
-                last,
-            )
+            run(data, chain, self.z, found.pieces, found.groups, chosen, *sums, (words[0], words[1]), first, last)
 
         run_blocks(work, len(chosen), self.num_threads)
         for total, change in zip((self.firsts, self.moves, self.stats), sums, strict=True):
@@ -184,9 +173,7 @@ class StateChain(Chain):
         self.prior, self.piece, self.num_starts = prior, piece, num_starts
         self.states = of_states(prior, data, bounds, num_threads)
         self.batches = num_batches(bounds, batch_size, piece)
-        self._whole = (
-            self.batches == 1 and int(np.diff(bounds).max()) <= piece
-        )  # then all passes are the same
+        self._whole = self.batches == 1 and int(np.diff(bounds).max()) <= piece  # then all passes are the same
         self._pass: tuple[int, PieceLayout, list[Array]] | None = None
         self.params: Parameters | None = None
 

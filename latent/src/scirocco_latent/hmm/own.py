@@ -152,23 +152,12 @@ class Own:
         return self._shared(params["position"], data, shares).curvature()
 
     def langevin(
-        self,
-        rng: np.random.Generator,
-        params: Params,
-        data: Encoded,
-        shares: Array,
-        curvature: Array,
-        step: float,
+        self, rng: np.random.Generator, params: Params, data: Encoded, shares: Array, curvature: Array, step: float
     ) -> Params:
         """A Langevin step preconditioned by a fixed curvature, over a time that is `step` in its own units."""
-        u, fixed = (
-            np.asarray(params["position"], np.float64),
-            _LocalNormal.of(0 * params["position"], curvature),
-        )
+        u, fixed = (np.asarray(params["position"], np.float64), _LocalNormal.of(0 * params["position"], curvature))
         here, kept = self._shared(u, data, shares), float(np.exp(-step))
-        return {
-            "position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))
-        }
+        return {"position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))}
 
     def _shared(self, u: Array, data: Encoded, shares: Array) -> _LocalNormal:
         """Derivatives with weights; padded to few different lengths, because each is compiled."""
@@ -278,9 +267,7 @@ def resolve(model: Any, start: Mapping[str, Any] | None, given: SeriesData) -> O
             "have no other distribution."
         )
     if model.takes_key or model.form == "total":
-        raise InvalidTypeError(
-            "`emissions` need the exact log density of each observation: log_density(params, x)."
-        )
+        raise InvalidTypeError("`emissions` need the exact log density of each observation: log_density(params, x).")
     if not isinstance(start, Mapping) or not start:
         raise InvalidTypeError(
             "emissions of your own need `start`, a dict with parameters of one state from which the search for starts "
@@ -313,9 +300,7 @@ def _check(own: Own, values: Array) -> None:
             f"observation: {'a number' if own.width == 1 else f'an array with {own.width} entries'}."
         )
     if len(np.asarray(_flat(own))) > _MOST_PARAMETERS:
-        raise InvalidValueError(
-            f"emissions of your own can have at most {_MOST_PARAMETERS} parameters per state."
-        )
+        raise InvalidValueError(f"emissions of your own can have at most {_MOST_PARAMETERS} parameters per state.")
     some = np.float32(seen[:1_000, 0] if own.width == 1 else seen[:1_000])
     logs = np.asarray(_densities(own, np.asarray(_flat(own))[None], some))
     if not np.isfinite(logs).any() or np.isnan(logs).any() or np.isposinf(logs).any():
@@ -344,8 +329,7 @@ def _position(own: Own, u: Any) -> Any:
     leaves, node = jax.tree.flatten(like)
     ends = np.cumsum([int(np.prod(leaf.shape)) for leaf in leaves])
     parts = [
-        u[end - int(np.prod(leaf.shape)) : end].reshape(leaf.shape)
-        for leaf, end in zip(leaves, ends, strict=True)
+        u[end - int(np.prod(leaf.shape)) : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)
     ]
     return jax.tree.unflatten(node, parts)
 
@@ -400,17 +384,11 @@ def _derivatives(own: Own, u: Any, x: Any, place: Any, weights: Any) -> tuple[An
     of_rows = jax.vmap(jax.grad(functools.partial(_of_one, own)))(u[place], x)
     of_prior = jax.vmap(jax.grad(functools.partial(_log_prior, own)))(u)
 
-    def column(
-        unit: Any,
-    ) -> Any:  # states do not share parameters: one product gives a column of all matrices
+    def column(unit: Any) -> Any:  # states do not share parameters: one product gives a column of all matrices
         _, second = jax.jvp(jax.grad(total), (u,), (jnp.broadcast_to(unit, u.shape),))
-        products = jnp.where(
-            weights[:, None] > 0, weights[:, None] * of_rows * (of_rows @ unit)[:, None], 0.0
-        )
+        products = jnp.where(weights[:, None] > 0, weights[:, None] * of_rows * (of_rows @ unit)[:, None], 0.0)
         return -second, jax.ops.segment_sum(products, place, len(u)) + of_prior * (of_prior @ unit)[:, None]
 
     curvature, products = jax.lax.map(column, jnp.eye(u.shape[1]))
-    gradient = jax.ops.segment_sum(
-        jnp.where(weights[:, None] > 0, weights[:, None] * of_rows, 0.0), place, len(u)
-    )
+    gradient = jax.ops.segment_sum(jnp.where(weights[:, None] > 0, weights[:, None] * of_rows, 0.0), place, len(u))
     return gradient + of_prior, jnp.moveaxis(curvature, 0, 2), jnp.moveaxis(products, 0, 2)

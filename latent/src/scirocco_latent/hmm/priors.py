@@ -22,12 +22,7 @@ _CLASSES: dict[str, Any] = {each.kind: each for each in (Categorical, NormalEmis
 
 
 def resolve(
-    kind: Any,
-    given: SeriesData,
-    num: int,
-    prior: Mapping[str, Any] | None,
-    categories: Any,
-    start: Any = None,
+    kind: Any, given: SeriesData, num: int, prior: Mapping[str, Any] | None, categories: Any, start: Any = None
 ) -> Emission:
     """The emission distribution for some series: a prior that depends on their scale, unless one is given."""
     if not isinstance(kind, str):
@@ -49,9 +44,7 @@ def resolve(
     known = dict(prior or {})
     for name in known:
         if name not in allowed:
-            raise InvalidValueError(
-                f"the prior of {kind} emissions has no {name!r}. It has {', '.join(allowed)}."
-            )
+            raise InvalidValueError(f"the prior of {kind} emissions has no {name!r}. It has {', '.join(allowed)}.")
     if kind == "categorical":
         return _categorical(given, known, categories)
     values = real(given, None)
@@ -65,9 +58,7 @@ def _kind_of(given: SeriesData, prior: Mapping[str, Any] | None, categories: Any
     if prior:
         return "poisson" if set(prior) <= {"shape", "rate"} else "gaussian"
     values = given.values
-    if values.dtype.kind in "US" or (
-        values.dtype.kind == "O" and any(isinstance(v, str) for v in values.flat)
-    ):
+    if values.dtype.kind in "US" or (values.dtype.kind == "O" and any(isinstance(v, str) for v in values.flat)):
         return "categorical" if values.ndim == 1 else "gaussian"
     seen = real(given, None)
     seen = seen[~np.isnan(seen[:, 0])]
@@ -121,9 +112,7 @@ def _gaussian(values: Array, num: int, known: dict[str, Any]) -> NormalEmission:
         raise InvalidValueError(f"the prior's `scale` must be finite and > 0, got {known['scale']!r}.")
     strength = _positive_number(known.get("strength", 0.01), "strength")
     middle = (mean - centre) / scale
-    return NormalEmission(
-        _plain(centre), _plain(scale), _plain(middle), strength, degrees, _plain((wide / scale) ** 2)
-    )
+    return NormalEmission(_plain(centre), _plain(scale), _plain(middle), strength, degrees, _plain((wide / scale) ** 2))
 
 
 def _poisson(values: Array, known: dict[str, Any]) -> PoissonEmission:

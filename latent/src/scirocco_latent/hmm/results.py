@@ -335,9 +335,7 @@ class StateResults(FittedModel):
 
     def _params(self, flat: dict[str, Array], number: int) -> Parameters:
         emission = {name: flat[name][number] for name in self._emission.shapes(1)}
-        return Parameters(
-            flat["initial"][number], flat["transitions"][number], self._emission.inside(emission)
-        )
+        return Parameters(flat["initial"][number], flat["transitions"][number], self._emission.inside(emission))
 
 
 def in_one_order(raw: dict[str, Array], emission: Emission) -> dict[str, Array]:

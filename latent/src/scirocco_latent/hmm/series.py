@@ -52,9 +52,7 @@ def real(given: SeriesData, width: int | None) -> Array:
     values = given.values
     if values.dtype.kind in "US" or values.dtype.kind == "O":
         try:
-            values = np.array(
-                [[np.nan if missing(v) else float(v) for v in np.atleast_1d(row)] for row in values]
-            )
+            values = np.array([[np.nan if missing(v) else float(v) for v in np.atleast_1d(row)] for row in values])
         except (TypeError, ValueError):
             raise InvalidTypeError(
                 'the series contain labels, not numbers. For labels use emissions="categorical".'
@@ -74,9 +72,7 @@ def real(given: SeriesData, width: int | None) -> Array:
     bad = np.flatnonzero(np.isinf(values).any(axis=1))
     if bad.size:
         many = _count(bad.size, "is", "are")
-        raise InvalidValueError(
-            f"{many} infinite, the first at {_where(given, bad[0])}. Use NaN for missing values."
-        )
+        raise InvalidValueError(f"{many} infinite, the first at {_where(given, bad[0])}. Use NaN for missing values.")
     return values
 
 
@@ -238,9 +234,7 @@ def _times(column: Array) -> Array | None:
     """A column of times: dates of NumPy, or texts such as 2021-03-04; None if it is not one."""
     if column.dtype.kind in "mM":
         return column
-    if column.dtype.kind not in "OU" or not all(
-        isinstance(value, str) and _DATE.match(value) for value in column
-    ):
+    if column.dtype.kind not in "OU" or not all(isinstance(value, str) and _DATE.match(value) for value in column):
         return None
     try:
         return column.astype("U").astype("datetime64[s]")
@@ -250,11 +244,7 @@ def _times(column: Array) -> Array | None:
 
 def _check_order(times: Array, ids: Array | None, name: Any) -> None:
     """Times of a series must not decrease."""
-    rows = (
-        np.arange(len(times))
-        if ids is None
-        else np.argsort(np.unique(ids, return_inverse=True)[1], kind="stable")
-    )
+    rows = np.arange(len(times)) if ids is None else np.argsort(np.unique(ids, return_inverse=True)[1], kind="stable")
     same = np.ones(len(rows) - 1, bool) if ids is None else ids[rows[1:]] == ids[rows[:-1]]
     bad = np.flatnonzero(same & (times[rows[1:]] < times[rows[:-1]]))
     if bad.size:
@@ -284,9 +274,7 @@ def _check_number(column: Array, name: Any, names: list[Any]) -> None:
 def _ids(by: Any, length: int) -> Array:
     ids = as_numpy(by, "`by`")
     if ids.ndim != 1 or len(ids) != length:
-        raise InvalidValueError(
-            f"`by` must have one id per observation ({length:,}), got the shape {ids.shape}."
-        )
+        raise InvalidValueError(f"`by` must have one id per observation ({length:,}), got the shape {ids.shape}.")
     bad = [n for n, value in enumerate(ids) if missing(value)] if ids.dtype.kind in "fO" else []
     if bad:
         raise InvalidValueError(f"`by` is missing in {len(bad):,} rows, the first is row {bad[0]}.")

@@ -107,9 +107,7 @@ def plot(given: SeriesData, shares: np.ndarray, names: list[str]) -> Figure:
         _probabilities(top, below, shares)
         if length < len(given.values):
             more = f"the first {length:,} of {len(given.values):,} observations"
-            top.set_title(
-                more if given.num_series == 1 else f"the first series, {more}", fontsize=9, loc="left"
-            )
+            top.set_title(more if given.num_series == 1 else f"the first series, {more}", fontsize=9, loc="left")
     return figure
 
 

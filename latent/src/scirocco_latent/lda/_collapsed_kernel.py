@@ -321,9 +321,7 @@ def _tables(count: int, concentration: float, s0: uint64, s1: uint64) -> tuple[A
 
 
 @kept
-def document_tables(
-    memory: Array, begins: Array, alpha: Array, seed: Seed, tables: Array, lengths: Array
-) -> None:
+def document_tables(memory: Array, begins: Array, alpha: Array, seed: Seed, tables: Array, lengths: Array) -> None:
     """Add the tables of each topic over all documents to `tables`; set `lengths` to the tokens that have a topic."""
     counts, active = np.zeros(alpha.size, np.int64), np.empty(alpha.size, np.int64)
     for d in range(begins.size - 1):

@@ -68,9 +68,7 @@ def _sum(build: Any, value: Any) -> Any:
 
 
 @_vectorised
-def _weigh(
-    _context: Any, scale: Any, table: Any, start: Any, width: Any, beta: Any, weights: Any, lanes: Any
-) -> Code:
+def _weigh(_context: Any, scale: Any, table: Any, start: Any, width: Any, beta: Any, weights: Any, lanes: Any) -> Code:
     """Set `weights` to (β + n_wk) scale_k, where n_wk begins at `start` of the table; return their sum.
 
     `lanes` are set to the sums of the lanes: topics 0, 16, 32, ..., topics 1, 17, 33, ... and so on.
@@ -91,10 +89,7 @@ def _weigh(
         count = build.sitofp(_load(build, _INTS, build.gep(row, [k])), _SINGLES)
         weight = build.fmul(build.fadd(count, prior), _load(build, _SINGLES, build.gep(scale, [k])))
         _store(build, weight, build.gep(weights, [k]))
-        total, following = (
-            build.fadd(sums, build.fpext(weight, _DOUBLES)),
-            build.add(k, ir.Constant(_LONG, LANES)),
-        )
+        total, following = (build.fadd(sums, build.fpext(weight, _DOUBLES)), build.add(k, ir.Constant(_LONG, LANES)))
         for value, first, later in ((k, ir.Constant(_LONG, 0), following), (sums, _ZEROS, total)):
             value.add_incoming(first, before)
             value.add_incoming(later, loop)
@@ -117,9 +112,7 @@ def _find_lane(_context: Any, lanes: Any, lane: Any, less: Any, x: Any) -> Code:
         lane, less, x = given[1:]
         numbers = ir.Constant(_INTS, list(range(LANES)))
         here = build.icmp_unsigned("==", _all(build, _INTS, build.trunc(lane, _INT)), numbers)
-        sums = build.fsub(
-            _load(build, _DOUBLES, lanes), build.select(here, _all(build, _DOUBLES, less), _ZEROS)
-        )
+        sums = build.fsub(_load(build, _DOUBLES, lanes), build.select(here, _all(build, _DOUBLES, less), _ZEROS))
         for shift in (1, 2, 4, 8):
             sums = build.fadd(sums, _shifted(build, sums, shift))
         below = build.bitcast(build.fcmp_ordered("<=", sums, _all(build, _DOUBLES, x)), ir.IntType(LANES))

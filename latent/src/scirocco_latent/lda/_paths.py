@@ -131,14 +131,7 @@ def draw_rows(
     """Move the rows `first` to `last` of x, in place; `exposure` has a row for each of them, or one for all."""
     n = x.shape[1]
     factor = np.zeros((n, n + 1))
-    m, rates, slope, tilt, other, trial = (
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-    )
+    m, rates, slope, tilt, other, trial = (np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     for row in range(first, last):
         u, held, now = exposure[row if exposure.shape[0] > 1 else 0], counts[row], x[row]
         s0, s1 = stream(seed[0], seed[1], uint64(row))

@@ -56,9 +56,7 @@ def accumulate(weights: Array, alpha: Array, cumulative: Array, first: int, last
 
 
 @_reordered
-def _sparse_sweep(
-    tokens: Array, topics: Arrays, z: Array, held: Arrays, s0: uint64, s1: uint64
-) -> tuple[Any, Any]:
+def _sparse_sweep(tokens: Array, topics: Arrays, z: Array, held: Arrays, s0: uint64, s1: uint64) -> tuple[Any, Any]:
     """One sweep over one document.
 
     `held` has slots for topics, in blocks: their names and their shares n_k, 0 in unused slots; after them all

@@ -128,9 +128,7 @@ class BlockPasses:
         """Number of blocks of the next pass."""
         count = len(self.blocks)
         if self.growing:
-            count = self.blocks.reach(
-                self.growth[int(np.searchsorted(self._ends, self.epoch, side="right"))][0]
-            )
+            count = self.blocks.reach(self.growth[int(np.searchsorted(self._ends, self.epoch, side="right"))][0])
         self.epoch += 1
         self.visits += int(self.blocks.starts[count])
         return count
@@ -229,22 +227,16 @@ class ArrayChain:
         alpha = self._sent[1]
         return arrays.weights(arrays.seed_words(seed), self.counts, np.float32(self.beta), alpha), alpha
 
-    def _swept(
-        self, words: Any, block: int, weights: Any, counts: Any, z: Any, alpha: Any
-    ) -> tuple[Any, Any]:
+    def _swept(self, words: Any, block: int, weights: Any, counts: Any, z: Any, alpha: Any) -> tuple[Any, Any]:
         tokens, number = self.blocks.tokens(block), self._numbers[block]
         rows, sweeps = self.blocks.rows, self.settings.sweeps
-        return arrays.sweep(
-            words, number, weights, counts, tokens, z, alpha, rows, sweeps, self._topics_of(block)
-        )
+        return arrays.sweep(words, number, weights, counts, tokens, z, alpha, rows, sweeps, self._topics_of(block))
 
     def compile(self) -> None:
         """Compile the programs, so that a time limit is one of sampling; the chain does not change."""
         weights, alpha = self._weights((0, 0))
         words = arrays.seed_words((0, 0))
-        jax.block_until_ready(
-            self._swept(words, 0, weights, jnp.zeros_like(self.counts), self._unseen(), alpha)
-        )
+        jax.block_until_ready(self._swept(words, 0, weights, jnp.zeros_like(self.counts), self._unseen(), alpha))
         self.draw((0, 0))
 
     def _spread_alpha(self) -> Array:
@@ -274,9 +266,7 @@ class ArrayChain:
         blocks, wanted = self.blocks, self.settings.num_topics
         pairs = np.zeros(self._width)
         for block, z in enumerate(self.z):
-            pairs += np.asarray(
-                arrays.pairs(blocks.tokens(block).document, z, blocks.rows, self._width), np.float64
-            )
+            pairs += np.asarray(arrays.pairs(blocks.tokens(block).document, z, blocks.rows, self._width), np.float64)
         totals = np.asarray(self.counts, np.int64).sum(axis=0)
         lengths = blocks.lengths.astype(np.float64)
         by_chance = np.sum(lengths * (lengths - 1)) / lengths.sum() * totals / lengths.sum()

@@ -125,9 +125,7 @@ def sweep(
 
 
 @partial(jax.jit, static_argnames=("rows", "sweeps", "burn_in"))
-def local(
-    words: Array, weights: Array, tokens: Tokens, alpha: Array, rows: int, sweeps: int, burn_in: int
-) -> Array:
+def local(words: Array, weights: Array, tokens: Tokens, alpha: Array, rows: int, sweeps: int, burn_in: int) -> Array:
     """Mean counts (words, topics) of some documents over sweeps with ω fixed, from scratch."""
     nothing = jnp.full(tokens.word.shape, jnp.iinfo(jnp.int32).max)
 

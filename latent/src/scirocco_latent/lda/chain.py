@@ -135,9 +135,7 @@ class TopicChain(Chain):
             self.engine.compile()
             return
         changes: dict[str, Any] = {"starts": 1, "growth": (), "batch_size": 2, "spare_topics": 0}
-        small = TopicChain(
-            as_corpus(np.ones((2, 4), int)), dataclasses.replace(self.settings, **changes), 0, 0
-        )
+        small = TopicChain(as_corpus(np.ones((2, 4), int)), dataclasses.replace(self.settings, **changes), 0, 0)
         small.advance(1)
         small.kept()
 
@@ -249,9 +247,7 @@ def program(task: Task, made: list[TopicChain], growth: Growth | None = None) ->
     settings, corpus = dataclasses.replace(task.settings, growth=growth), task.corpus
     steps_of_a_pass = -(-corpus.num_documents // settings.batch_size)
     growing_steps = growth_steps(growth, settings.batch_size) if task.start is None else 0
-    words = (
-        f"{settings.words[:-1]}. {task.guide.words}" if task.guide and task.guide.words else settings.words
-    )
+    words = f"{settings.words[:-1]}. {task.guide.words}" if task.guide and task.guide.words else settings.words
     return OwnChains(
         words,
         {
@@ -286,9 +282,7 @@ def _maker(task: Task, settings: TopicSettings, made: list[TopicChain]) -> Any:
         if isinstance(corpus, DocumentStream):
             return corpus.copies(task.num_chains), None
         on_device = settings.by_arrays and settings.memory == "documents"
-        return [corpus] * task.num_chains, DocumentBlocks(
-            corpus, task.seed, settings.growth
-        ) if on_device else None
+        return [corpus] * task.num_chains, DocumentBlocks(corpus, task.seed, settings.growth) if on_device else None
 
     def make(number: int) -> TopicChain:
         corpora, blocks = shared()

@@ -172,9 +172,7 @@ def _matrix(values: ArrayLike, name: str) -> Array:
 def _vector(values: ArrayLike, name: str, length: int, of: str) -> Array:
     array = np.asarray(values)
     if array.shape != (length,):
-        raise InvalidValueError(
-            f"`{name}` must have one number for each of the {length:,} {of}, got {array.shape}."
-        )
+        raise InvalidValueError(f"`{name}` must have one number for each of the {length:,} {of}, got {array.shape}.")
     _check_weights(array, name)
     if not array.any():
         raise InvalidValueError(f"`{name}` must not be all zeros.")

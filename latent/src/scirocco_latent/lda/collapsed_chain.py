@@ -142,9 +142,7 @@ class CollapsedChain:
             inside = self._inside
             kernel, first = _dense().dense_documents, (inside, self._padded)
             groups.over_documents(
-                lambda *part: _dense().count_topics(
-                    self.memory, self.begins, layout.documents, *part, inside
-                ),
+                lambda *part: _dense().count_topics(self.memory, self.begins, layout.documents, *part, inside),
                 layout,
                 self.threads,
             )
@@ -156,13 +154,7 @@ class CollapsedChain:
         def work(block: Block, masses: Array) -> None:
             of_group = (groups.totals[block[2]], masses, float(priors[block[2]]))
             kernel(
-                block,
-                layout.rows,
-                self.memory,
-                *first,
-                *of_group,
-                *last,
-                *(alpha, self.beta, settings.sweeps, words),
+                block, layout.rows, self.memory, *first, *of_group, *last, *(alpha, self.beta, settings.sweeps, words)
             )
 
         groups.sweep(work, layout, groups.masses(_generator(words, 3), self.beta), self.threads)

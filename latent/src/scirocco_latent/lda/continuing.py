@@ -56,15 +56,11 @@ def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int
 # -- words
 
 
-def with_new_words(
-    X: object, vocabulary: Vocabulary, known: tuple[str, ...] | None, num_words: int
-) -> Corpus:
+def with_new_words(X: object, vocabulary: Vocabulary, known: tuple[str, ...] | None, num_words: int) -> Corpus:
     """Documents over the known words, then those that are new; where words have no names, over the same columns."""
     if known is None:
         return as_corpus(X, num_words if vocabulary is None else vocabulary)
-    if vocabulary is None and not isinstance(
-        X, (Sized, Corpus)
-    ):  # an iterator: words cannot be learned from it
+    if vocabulary is None and not isinstance(X, (Sized, Corpus)):  # an iterator: words cannot be learned from it
         return as_corpus(X, known)
     own = as_corpus(X, vocabulary)
     if own.vocabulary is None:
@@ -114,10 +110,7 @@ class TopicStart(NamedTuple):
         if self.exact:
             chain.restore(state)
             return
-        fresh = {
-            "supply": np.zeros_like(chain.batches.state()),
-            "steps": state.get("steps", np.zeros(1, np.int64)),
-        }
+        fresh = {"supply": np.zeros_like(chain.batches.state()), "steps": state.get("steps", np.zeros(1, np.int64))}
         chain.step = int(fresh["steps"][0])
         if chain.settings.memory == "none":
             chain.restore({**state, **fresh})
@@ -162,23 +155,11 @@ def _with_topics(chain: Any, corpus: Corpus, omega: Array, alpha: Array, beta: f
 
 
 def _swept(
-    seed: tuple[int, int],
-    batch: local.TokenBatch,
-    weights: Array,
-    alpha: Array,
-    z: Array,
-    settings: TopicSettings,
+    seed: tuple[int, int], batch: local.TokenBatch, weights: Array, alpha: Array, z: Array, settings: TopicSettings
 ) -> Array:
     """Draw the topics z of a batch given ω; their counts (words, topics)."""
     found = local.gibbs(
-        seed,
-        batch,
-        weights,
-        alpha,
-        sweeps=_SWEEPS,
-        burn_in=_SWEEPS - 1,
-        z=z,
-        num_threads=settings.num_threads,
+        seed, batch, weights, alpha, sweeps=_SWEEPS, burn_in=_SWEEPS - 1, z=z, num_threads=settings.num_threads
     )
     return np.rint(found.counts).astype(np.float64)
 
@@ -207,9 +188,7 @@ def start(
         "guide": None if guide is None else guide.as_json(),
     }
     same |= {name: value for name, value in settings.as_json().items() if name not in _OF_A_RUN}
-    exact = bool(states[0].get("steps") is not None) and all(
-        was.get(name) == value for name, value in same.items()
-    )
+    exact = bool(states[0].get("steps") is not None) and all(was.get(name) == value for name, value in same.items())
     if not exact and settings.memory == "none" and not _fits(states, was, settings, corpus.vocabulary_size):
         raise InvalidValueError(
             f'a chain without memory (sampler="{settings.sampler}") can continue only from one with the same sampler, '
@@ -219,9 +198,7 @@ def start(
     chosen = [(number % draws.shape[0], -1 - number // draws.shape[0]) for number in range(num_chains)]
     hyper = [
         (
-            stats["alpha"][chain, draw]
-            if settings.learn_alpha and "alpha" in stats
-            else settings.alpha.copy(),
+            stats["alpha"][chain, draw] if settings.learn_alpha and "alpha" in stats else settings.alpha.copy(),
             float(stats["beta"][chain, draw]) if settings.learn_beta and "beta" in stats else settings.beta,
         )
         for chain, draw in chosen
@@ -272,12 +249,7 @@ def take_in(
 
 
 def updated(
-    particle: Particle,
-    corpus: Corpus,
-    alpha: Array,
-    beta: float,
-    settings: TopicSettings,
-    seed: Sequence[int],
+    particle: Particle, corpus: Corpus, alpha: Array, beta: float, settings: TopicSettings, seed: Sequence[int]
 ) -> Particle:
     r"""A draw that has taken in the documents of `corpus`, whose first words are those of ω.
 

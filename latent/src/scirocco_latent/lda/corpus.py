@@ -194,9 +194,7 @@ def _open(path: Path) -> Any:
     if path.is_dir():
         return CorpusSource(path)
     if not path.is_file():
-        raise InvalidValueError(
-            f"`X` names {str(path)!r}, which does not exist. To pass a text use [text.split()]."
-        )
+        raise InvalidValueError(f"`X` names {str(path)!r}, which does not exist. To pass a text use [text.split()].")
     return read_matrix(path)
 
 
@@ -237,16 +235,12 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
         held = held.astype(np.float32)
     _check_size(num_words, held.shape[1])
     matrix = as_csr(held if sparse.issparse(held) else sparse.csr_array(held), "the matrix of counts")
-    counts = check_counts(
-        matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},"
-    )
+    counts = check_counts(matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},")
     rows, (height, width) = (matrix.indptr, matrix.indices, counts.astype(np.int32)), matrix.shape
     return _held(rows, height, width, may_be_empty)
 
 
-def _held(
-    rows: tuple[Any, Any, Any], num_documents: int, num_words: int, may_be_empty: bool
-) -> CorpusSource | NoWords:
+def _held(rows: tuple[Any, Any, Any], num_documents: int, num_words: int, may_be_empty: bool) -> CorpusSource | NoWords:
     sparse = require("scipy.sparse", "a corpus in memory")
     indptr, words, counts = rows
     if not num_documents or not (may_be_empty or np.any(counts)):
@@ -294,13 +288,9 @@ def _from_documents(
     notes = []
     if reader.num_unknown:
         total = reader.num_tokens + reader.num_unknown
-        notes.append(
-            f"{reader.num_unknown:,} of {total:,} tokens are not in the vocabulary and were left out."
-        )
+        notes.append(f"{reader.num_unknown:,} of {total:,} tokens are not in the vocabulary and were left out.")
         if not reader.num_tokens and not may_be_empty:
-            raise InvalidValueError(
-                f"the corpus is empty: {notes[0]} Was the text preprocessed, e.g. to lower case?"
-            )
+            raise InvalidValueError(f"the corpus is empty: {notes[0]} Was the text preprocessed, e.g. to lower case?")
     indptr, ids, counts = stack(documents)
     if reader.lookup and words is None:
         words, ids = _by_frequency(reader.lookup, ids, counts)
@@ -342,9 +332,7 @@ def _measured(
         # a folder may contain zeros, so a document with entries can still be empty
         num_empty += int(np.sum(lengths == 0))
     if not num_tokens and not may_be_empty:
-        raise InvalidValueError(
-            f"the corpus is empty: {source.num_rows:,} documents, none of which has a word."
-        )
+        raise InvalidValueError(f"the corpus is empty: {source.num_rows:,} documents, none of which has a word.")
     if num_empty:
         verb = "is empty: kept, contributes" if num_empty == 1 else "are empty: kept, contribute"
         notes = (*notes, f"{num_empty:,} of {source.num_rows:,} documents {verb} nothing.")

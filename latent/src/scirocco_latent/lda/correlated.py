@@ -66,9 +66,7 @@ class Members:
         held = (self.batch.indptr, self.batch.tokens, shares, weights, self.z, self.inside, words)
         run_blocks(lambda first, last: run(*held, first, last), len(self.x), self.threads)
 
-    def draw_shares(
-        self, mean: Array, precision: Array, rng: np.random.Generator, seed: tuple[int, int]
-    ) -> None:
+    def draw_shares(self, mean: Array, precision: Array, rng: np.random.Generator, seed: tuple[int, int]) -> None:
         """x given the topics of the tokens."""
         sums = precision.sum(axis=0)
         level = (mean - self.x) @ sums / sums.sum()
@@ -212,12 +210,7 @@ class CorrelatedTopics(GaussianTopics):
         num_threads: int | None = None,
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
     ):
-        self.num_topics, self.beta, self.num_samples, self.num_burnin = (
-            num_topics,
-            beta,
-            num_samples,
-            num_burnin,
-        )
+        self.num_topics, self.beta, self.num_samples, self.num_burnin = (num_topics, beta, num_samples, num_burnin)
         self.thin, self.num_chains, self.seed, self.num_threads = thin, num_chains, seed, num_threads
         self.tokeniser = tokeniser
 
@@ -261,9 +254,7 @@ class CorrelatedTopics(GaussianTopics):
                 {"shares": (size,)},
             ),
             lambda number: MemberChain(corpus, settings, self.seed, number),
-            corpus.num_tokens * size * _TOKEN_SECONDS
-            + solve
-            + size * corpus.vocabulary_size * _ENTRY_SECONDS,
+            corpus.num_tokens * size * _TOKEN_SECONDS + solve + size * corpus.vocabulary_size * _ENTRY_SECONDS,
         )
         self._run(program, options, self._asked_of(program, options))
         self.tokeniser_ = corpus.tokeniser
@@ -327,9 +318,7 @@ class CorrelatedTopics(GaussianTopics):
         self._check_fitted()
         return self._lda.labels(num)
 
-    def plot_topics(
-        self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9
-    ) -> Figure:
+    def plot_topics(self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the `num` most probable words of each topic, with central intervals."""
         self._check_fitted()
         return self._lda.plot_topics(num, topics=topics, interval=interval)
@@ -349,12 +338,7 @@ class CorrelatedTopics(GaussianTopics):
     # -- documents -----------------------------------------------------------------------------------------------------
 
     def transform(
-        self,
-        X: Documents,
-        *,
-        interval: float | None = None,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, *, interval: float | None = None, column: str | None = None, encoding: str = "utf-8"
     ) -> Any:
         """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high)."""
         self._check_fitted()

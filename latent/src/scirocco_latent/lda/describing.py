@@ -46,11 +46,7 @@ class Topic(NamedTuple):
 
 
 def summarise(
-    model: LDA,
-    num_words: int = 10,
-    interval: float = 0.9,
-    drawn: TopWords | None = None,
-    shares: Array | None = None,
+    model: LDA, num_words: int = 10, interval: float = 0.9, drawn: TopWords | None = None, shares: Array | None = None
 ) -> list[Topic]:
     """All topics, the largest first; R-hat is None with one chain or fewer than four draws.
 
@@ -163,9 +159,7 @@ def _common(first: LDA, second: LDA) -> tuple[Array, Array]:
     place = {word: number for number, word in enumerate(second.vocabulary_)}
     shared = [(number, place[word]) for number, word in enumerate(first.vocabulary_) if word in place]
     if not shared:
-        raise InvalidValueError(
-            "the vocabularies of the models are disjoint: their topics cannot be compared."
-        )
+        raise InvalidValueError("the vocabularies of the models are disjoint: their topics cannot be compared.")
     mine, other = (np.array(numbers) for numbers in zip(*shared, strict=True))
     return a[:, mine], b[:, other]
 
@@ -173,14 +167,10 @@ def _common(first: LDA, second: LDA) -> tuple[Array, Array]:
 # -- documents: representative ones, shares by group, and how many topics they have
 
 
-def representative(
-    shares: Array, lengths: Array, num: int, least_tokens: int = 10
-) -> list[list[tuple[int, float]]]:
+def representative(shares: Array, lengths: Array, num: int, least_tokens: int = 10) -> list[list[tuple[int, float]]]:
     """See `LDA.representative_documents`: from the shares (documents, topics) and the lengths of the documents."""
     long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
-    return [
-        [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)] for column in shares.T
-    ]
+    return [[(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)] for column in shares.T]
 
 
 class GroupShares(NamedTuple):
@@ -225,8 +215,7 @@ def shares_by(
     names, codes = np.unique(given, return_inverse=True)
     sizes = np.bincount(codes)
     drawn = [
-        np.stack([np.bincount(codes, eta[:, k], len(names)) for k in range(eta.shape[1])], axis=1)
-        / sizes[:, None]
+        np.stack([np.bincount(codes, eta[:, k], len(names)) for k in range(eta.shape[1])], axis=1) / sizes[:, None]
         for eta in prediction.drawn_proportions(corpus, draws, how)
     ]
     return GroupShares(names, sizes, np.mean(drawn, axis=0), *central(np.stack(drawn), interval))
@@ -307,9 +296,7 @@ def choose_topics(
     top = int(np.argmax(logs))
     errors = np.array([_error(each - found[top], counts) for each in found])
     near = logs >= logs[top] - errors
-    return TopicChoice(
-        numbers, np.exp(-logs), logs, errors, min(k for k, ok in zip(numbers, near, strict=True) if ok)
-    )
+    return TopicChoice(numbers, np.exp(-logs), logs, errors, min(k for k, ok in zip(numbers, near, strict=True) if ok))
 
 
 def _error(differences: Array, counts: Array) -> float:

@@ -254,9 +254,7 @@ def check_growth(given: object, num_documents: int) -> Growth:
     out = []
     for pair in given:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InvalidTypeError(
-                f"each stage of `growth` must be a pair (documents, passes), got {pair!r}."
-            )
+            raise InvalidTypeError(f"each stage of `growth` must be a pair (documents, passes), got {pair!r}.")
         size = _checks.positive_int(pair[0], "growth: documents")
         if size > num_documents:
             raise InvalidValueError(

@@ -132,18 +132,8 @@ class DynamicTopics(GaussianTopics):
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
     ):
         self.num_topics, self.alpha, self.spread, self.drift = num_topics, alpha, spread, drift
-        self.num_slices, self.num_samples, self.num_burnin, self.thin = (
-            num_slices,
-            num_samples,
-            num_burnin,
-            thin,
-        )
-        self.num_chains, self.seed, self.num_threads, self.tokeniser = (
-            num_chains,
-            seed,
-            num_threads,
-            tokeniser,
-        )
+        self.num_slices, self.num_samples, self.num_burnin, self.thin = (num_slices, num_samples, num_burnin, thin)
+        self.num_chains, self.seed, self.num_threads, self.tokeniser = (num_chains, seed, num_threads, tokeniser)
 
     def fit(
         self,
@@ -275,9 +265,7 @@ class DynamicTopics(GaussianTopics):
         if isinstance(word, int | np.integer) and 0 <= word < self.n_features_in_:
             return int(word)
         if self.vocabulary_ is None or word not in self.vocabulary_:
-            raise InvalidValueError(
-                f"the word {word!r} is not among the {self.n_features_in_:,} words of the model."
-            )
+            raise InvalidValueError(f"the word {word!r} is not among the {self.n_features_in_:,} words of the model.")
         return self.vocabulary_.index(word)
 
     def shares(self, interval: float = 0.9) -> GroupShares:
@@ -287,9 +275,7 @@ class DynamicTopics(GaussianTopics):
         ends = central(drawn, interval, axis=(0, 1), effective=effective_draws(drawn))
         return GroupShares(self.times_, self.num_documents_, drawn.mean(axis=(0, 1)), *ends)
 
-    def plot_topics(
-        self, num: int = 5, *, topics: Sequence[int] | None = None, interval: float = 0.9
-    ) -> Figure:
+    def plot_topics(self, num: int = 5, *, topics: Sequence[int] | None = None, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the most probable words of each topic over time, with central intervals.
 
         `topics` are numbers of topics; by default the first twelve.
@@ -341,9 +327,7 @@ class DynamicTopics(GaussianTopics):
                 scores = prediction.document_scores(seen, hidden, model._some_draws(), model._fold_in())
                 logs, count = logs + float(scores.sum()), count + int(hidden[2].sum())
         if not count:
-            raise InvalidValueError(
-                "there is no hidden word to score: documents must have at least 10 tokens."
-            )
+            raise InvalidValueError("there is no hidden word to score: documents must have at least 10 tokens.")
         return float(np.exp(-logs / count))
 
     def _by_slice(
@@ -379,9 +363,7 @@ def _sliced(when: Array, num_documents: int, num_slices: int | None) -> tuple[Ar
     if num_slices is None:
         num_slices = len(known) if len(known) <= _MOST_TIMES else _USUAL_SLICES
     if _checks.positive_int(num_slices, "num_slices", minimum=2) > len(known):
-        raise InvalidValueError(
-            f"{num_slices} time slices require as many different times, got {len(known)} of them."
-        )
+        raise InvalidValueError(f"{num_slices} time slices require as many different times, got {len(known)} of them.")
     begins = np.arange(len(known))
     if num_slices < len(known):
         before = np.concatenate([[0], np.cumsum(np.bincount(numbers))[:-1]])

@@ -119,9 +119,7 @@ class WalkChain(GaussianChain):
         rng = self.rng(TopicPurpose.UPDATE)
         precision, run = self.precision(), kernels().draw_rows
         spread = np.linalg.cholesky(np.linalg.inv(precision)) / math.sqrt(self.x.shape[1])
-        self.x -= self.x.mean(
-            axis=1, keepdims=True
-        )  # ω does not depend on the level, whose mean is 0 given the rest
+        self.x -= self.x.mean(axis=1, keepdims=True)  # ω does not depend on the level, whose mean is 0 given the rest
         self.x += (rng.standard_normal((len(self.x), len(precision))) @ spread.T)[:, None]
         exposure = rng.standard_gamma(self.counts.sum(axis=1, dtype=np.float64)) / np.exp(self.x).sum(axis=1)
         seed = arguments.seed_words(self.words(TopicPurpose.READ), _SEED)

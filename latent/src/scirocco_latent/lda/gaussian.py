@@ -76,9 +76,7 @@ class GaussianTopics(TopicModel):
 
     def _open(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Corpus:
         if isinstance(X, DocumentStream):
-            raise InvalidTypeError(
-                f"{type(self).__name__} reads documents many times: a stream is not possible."
-            )
+            raise InvalidTypeError(f"{type(self).__name__} reads documents many times: a stream is not possible.")
         opened = open_corpus(X, vocabulary, column=column, encoding=encoding, tokeniser=self.tokeniser)
         return opened.corpus
 

@@ -121,9 +121,7 @@ def guide(
     if seed_words is None and labels is None:
         return None
     if isinstance(corpus, DocumentStream):
-        raise InvalidValueError(
-            "seed words and labels require documents that can be read again, not a stream."
-        )
+        raise InvalidValueError("seed words and labels require documents that can be read again, not a stream.")
     seeds = _seeds(seed_words)
     given = None if labels is None else _labels(labels, corpus.num_documents)
     found = sorted({name for each in given or () for name in each} - set(seeds))
@@ -140,10 +138,7 @@ def guide(
     numbers = {name: k for k, name in enumerate(names)}
     labelled = {numbers[name] for each in given for name in each}
     free = [k for k in range(num_topics) if k not in labelled]
-    topics = [
-        sorted([*(numbers[name] for name in each), *free]) if each else list(range(num_topics))
-        for each in given
-    ]
+    topics = [sorted([*(numbers[name] for name in each), *free]) if each else list(range(num_topics)) for each in given]
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in topics])]).astype(np.int64)
     return Guide(names, counts, offsets, np.concatenate(topics).astype(np.int32))
 
@@ -153,8 +148,7 @@ def _seeds(given: object) -> dict[str, list[str]]:
         return {}
     if not isinstance(given, Mapping) or not given:
         raise InvalidTypeError(
-            '`seed_words` must be a dict of lists of words, such as {"sport": ["game", "team"]}; got '
-            f"{given!r}."
+            f'`seed_words` must be a dict of lists of words, such as {{"sport": ["game", "team"]}}; got {given!r}.'
         )
     found = {}
     for name, words in given.items():
@@ -192,8 +186,7 @@ def _labels(given: Labels, num_documents: int) -> list[set[str]]:
     """The labels of each document; an empty set if it has none."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidTypeError(
-            "`labels` must have an entry for each document: a label, a list of labels, or None; got "
-            f"{given!r}."
+            f"`labels` must have an entry for each document: a label, a list of labels, or None; got {given!r}."
         )
     found = [_label_set(each) for each in given]
     if len(found) != num_documents:

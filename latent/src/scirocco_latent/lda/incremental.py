@@ -85,15 +85,12 @@ class Incremental(TopicResults):
             chain.extend(corpus.vocabulary_size)
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
-            latest[:] = [
-                (continuing.with_more_words(draw, corpus.vocabulary_size), shares) for draw, shares in latest
-            ]
+            latest[:] = [(continuing.with_more_words(draw, corpus.vocabulary_size), shares) for draw, shares in latest]
             drawn, stats = chain.kept()
             latest.append((drawn["topics"], stats["shares"]))
             del latest[:-kept]
         topics, shares = (
-            np.stack([np.stack([each[part] for each in latest]) for latest in self._latest])
-            for part in (0, 1)
+            np.stack([np.stack([each[part] for each in latest]) for latest in self._latest]) for part in (0, 1)
         )
         settings = online[0].settings.as_json()
         states = HostChains(online, Spec({}, {})).save()
@@ -162,8 +159,7 @@ class Incremental(TopicResults):
                 chain.continue_from(state)
             draws, shares = self.run_.draws["topics"], np.asarray(self.run_.stats["shares"])
             self._latest = [
-                list(zip(map(np.asarray, part), each, strict=True))
-                for part, each in zip(draws, shares, strict=True)
+                list(zip(map(np.asarray, part), each, strict=True)) for part, each in zip(draws, shares, strict=True)
             ]
             self._seen = int(self.run_.configuration["num_rows"])
 
@@ -215,12 +211,7 @@ class Incremental(TopicResults):
         return continuing.with_new_words(X, vocabulary, former.vocabulary_, former.n_features_in_)
 
     def _start(
-        self,
-        corpus: Corpus | DocumentStream,
-        settings: TopicSettings,
-        num_chains: int,
-        seed: int,
-        guide: Guide | None,
+        self, corpus: Corpus | DocumentStream, settings: TopicSettings, num_chains: int, seed: int, guide: Guide | None
     ) -> continuing.TopicStart:
         """Where chains that continue from this model start."""
         self._check_fitted()

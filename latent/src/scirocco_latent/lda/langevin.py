@@ -14,14 +14,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.diffusions import host
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco_latent.lda.langevin_mean import (
-    SGHMCTopics,
-    SGLDTopics,
-    SGRHMCTopics,
-    SGRLDTopics,
-    diverged,
-    normals,
-)
+from scirocco_latent.lda.langevin_mean import SGHMCTopics, SGLDTopics, SGRHMCTopics, SGRLDTopics, diverged, normals
 from scirocco_latent.lda.topics import Arrays, Topics
 
 Array = np.ndarray

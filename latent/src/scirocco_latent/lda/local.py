@@ -154,9 +154,7 @@ def _sparse_kernels() -> ModuleType:
     return _sparse
 
 
-def _topics(
-    kernels: ModuleType, batch: TokenBatch, weights: ArrayLike, alpha: ArrayLike
-) -> tuple[Array, Array]:
+def _topics(kernels: ModuleType, batch: TokenBatch, weights: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
     """ω in the format of the kernels, checked and without rows of zeros, and α for each topic."""
     table = np.require(weights, np.float32, ["C", "W"])
     if table.ndim != 2 or table.shape[0] != batch.distinct.size or not table.shape[1]:

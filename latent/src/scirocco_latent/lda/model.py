@@ -89,9 +89,7 @@ class TopicModel(FittedModel):
 
     def _settle(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> None:
         super()._settle(run, told, arrays)
-        self.run_ = (
-            run  # without `converted`: a name for each word of each topic may take longer than the fit
-        )
+        self.run_ = run  # without `converted`: a name for each word of each topic may take longer than the fit
 
     def _sum(self, topics: Any, chain: int) -> Array:
         """The sum of the draws of a chain, (topics, words), one by one because each may be large."""

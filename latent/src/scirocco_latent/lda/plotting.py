@@ -70,9 +70,7 @@ def paths(model: Any, num: int, chosen: Sequence[int] | None, interval: float) -
                 colour = COLOURS[j % len(COLOURS)]
                 _over(panel, found.times, mean, low, high, colour, _short(str(word)))
             panel.set_title(_short(f"{k}: {labels[k]}", 40), fontsize=9, loc="left")
-            panel.legend(
-                fontsize=7, frameon=False, handlelength=1.0, loc="upper left", bbox_to_anchor=(1.0, 1.05)
-            )
+            panel.legend(fontsize=7, frameon=False, handlelength=1.0, loc="upper left", bbox_to_anchor=(1.0, 1.05))
         more = f", {len(numbers)} of {len(labels)} topics" if len(numbers) < len(labels) else ""
         figure.supylabel(f"probability of a word, {interval:.0%} intervals{more}", fontsize=9)
     return figure
@@ -127,13 +125,7 @@ def _panels(
 
 
 def _over(
-    panel: Any,
-    groups: Array,
-    mean: Array,
-    low: Array,
-    high: Array,
-    colour: str = COLOURS[0],
-    label: str | None = None,
+    panel: Any, groups: Array, mean: Array, low: Array, high: Array, colour: str = COLOURS[0], label: str | None = None
 ) -> None:
     """Values over groups with intervals: a line in a band if the groups have an order, otherwise points."""
     if groups.dtype.kind in _ORDERED:
@@ -155,9 +147,7 @@ def _over(
             panel.set_xticks(groups)
             return
         whole = groups.dtype.kind in "iu"
-        panel.xaxis.set_major_locator(
-            importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole)
-        )
+        panel.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole))
 
 
 def _numbers(chosen: Sequence[int] | None, count: int) -> list[int]:

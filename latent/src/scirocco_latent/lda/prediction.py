@@ -130,9 +130,7 @@ def _continued(how: FoldIn) -> FoldIn:
     return how._replace(sweeps=sweeps, burn_in=min(how.burn_in, sweeps // 8))
 
 
-def all_shares(
-    corpus: Corpus, draws: Iterable[Array], how: FoldIn, interval: float | None = None
-) -> tuple[Array, ...]:
+def all_shares(corpus: Corpus, draws: Iterable[Array], how: FoldIn, interval: float | None = None) -> tuple[Array, ...]:
     """The pieces of `share_pieces` together, each (documents, topics)."""
     parts = zip(*share_pieces(corpus, draws, how, interval), strict=True)
     return tuple(np.concatenate(part) for part in parts)

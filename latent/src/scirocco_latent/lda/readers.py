@@ -69,11 +69,7 @@ def check_words(words: Array, num_words: int | None, document: Callable[[int], s
     bad = (words < 0) | (words >= (LARGEST if num_words is None else num_words))
     if bad.any():
         first = int(np.argmax(bad))
-        known = (
-            "ids are >= 0"
-            if num_words is None
-            else f"with {num_words:,} words the ids are 0..{num_words - 1}"
-        )
+        known = "ids are >= 0" if num_words is None else f"with {num_words:,} words the ids are 0..{num_words - 1}"
         raise InvalidValueError(
             f"{document(first)} has the word id {words[first]}; {known}. Pass the vocabulary that defines "
             "the ids; ids are counted from 0."
@@ -160,9 +156,7 @@ def _word_list(path: Path) -> tuple[str, ...]:
     while words and not words[-1]:
         words.pop()
     if "" in words:
-        raise InvalidValueError(
-            f"line {words.index('') + 1} of {path} is empty: a word list has one word per line."
-        )
+        raise InvalidValueError(f"line {words.index('') + 1} of {path} is empty: a word list has one word per line.")
     return tuple(words)
 
 
@@ -213,9 +207,7 @@ def _read_uci(path: Path) -> Any:
         raise InvalidValueError(
             f"{path} declares {num_entries:,} entries but has {line - 4:,}. It may be truncated: download it again."
         )
-    documents, words, counts = (
-        (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else [[]] * 3
-    )
+    documents, words, counts = (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else [[]] * 3
     return sparse.coo_array((counts, (documents, words)), shape=(num_documents, num_words)).tocsr()
 
 

@@ -139,9 +139,7 @@ class TopicResults(TopicModel):
                 f"R-hat requires 2 chains with 4 draws each; got {chains} and {draws}. Fit with num_chains=2."
             )
         watched, size = self._watched(), len(self.components_)
-        values = [
-            watched[name].reshape(chains, draws, size, -1) for name in ("shares", "words") if name in watched
-        ]
+        values = [watched[name].reshape(chains, draws, size, -1) for name in ("shares", "words") if name in watched]
         found = rhat(np.concatenate(values, axis=-1))
         largest: Array = np.where(np.isnan(found), -np.inf, found).max(axis=1)
         return largest
@@ -154,19 +152,12 @@ class TopicResults(TopicModel):
     def topic_distance(self, other: TopicResults | None = None, measure: str = "hellinger") -> Array:
         """Distances between the topics of this model, or to those of another."""
         self._check_fitted()
-        return topic_distance(
-            self.components_, self.components_ if other is None else other.topics(), measure
-        )
+        return topic_distance(self.components_, self.components_ if other is None else other.topics(), measure)
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
     def transform(
-        self,
-        X: Documents,
-        *,
-        interval: float | None = None,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, *, interval: float | None = None, column: str | None = None, encoding: str = "utf-8"
     ) -> Any:
         """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high).
 
@@ -181,13 +172,7 @@ class TopicResults(TopicModel):
         return self._as_output(found[0], X) if interval is None else found
 
     def representative_documents(
-        self,
-        X: Documents,
-        num: int = 3,
-        *,
-        least_tokens: int = 10,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, num: int = 3, *, least_tokens: int = 10, column: str | None = None, encoding: str = "utf-8"
     ) -> list[list[tuple[int, float]]]:
         """For each topic the `num` documents with the largest shares of it: (number of the document, share).
 
@@ -201,9 +186,7 @@ class TopicResults(TopicModel):
         (shares,) = prediction.all_shares(corpus, self._some_draws(), self._fold_in())
         return describing.representative(shares, document_lengths(corpus), num, least_tokens)
 
-    def plot_topics(
-        self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9
-    ) -> Figure:
+    def plot_topics(self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the `num` most probable words of each topic, with central intervals.
 
         `topics` are numbers of topics; by default the first twelve. Save it with `figure.savefig("topics.pdf")`.
@@ -326,12 +309,7 @@ class TopicResults(TopicModel):
         """Documents over the words of the model."""
         self._check_columns(X)
         return open_corpus(
-            X,
-            self._known(),
-            column=column,
-            encoding=encoding,
-            tokeniser=self._split_by(),
-            may_be_empty=may_be_empty,
+            X, self._known(), column=column, encoding=encoding, tokeniser=self._split_by(), may_be_empty=may_be_empty
         ).corpus
 
     def _check_columns(self, X: object) -> None:

@@ -28,9 +28,7 @@ MEMORIES = ("auto", "documents", "none")
 _SPARE = 0.2  # spare topics per topic
 DEFAULT_BATCH = 500
 """Documents per batch of chains without memory, and of "scir"."""
-_BATCH_TOKENS = (
-    1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
-)
+_BATCH_TOKENS = 1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
 DEFAULT_STEP_SIZE = schedules.polynomial(1.0, 5.0, 0.4)
 """h, the step size of SCIR."""
 
@@ -152,11 +150,7 @@ def resolve(given: dict[str, Any], size: Size) -> TopicSettings:
         raise InvalidValueError(f"`burn_in` ({burn_in}) must be less than `sweeps` ({sweeps}).")
     device = _device(given)
     by_arrays = with_memory and device != HOST
-    starts = (
-        automatic_starts(size.num_tokens)
-        if with_memory and not by_arrays and _is_auto(given["growth"])
-        else 1
-    )
+    starts = automatic_starts(size.num_tokens) if with_memory and not by_arrays and _is_auto(given["growth"]) else 1
     grows = with_memory and starts == 1
     stages = _growth(given["growth"], size, num_topics, by_arrays) if grows else ()
     batch_size = min(_batch_size(given, size, with_memory), size.num_documents)

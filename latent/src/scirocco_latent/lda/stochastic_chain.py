@@ -45,9 +45,7 @@ class StochasticChain:
         if settings.by_arrays:
             from scirocco_latent.lda import array_topics
 
-            kind = (
-                array_topics.ArrayTopics if settings.sampler == "scir" else array_topics.ControlledArrayTopics
-            )
+            kind = array_topics.ArrayTopics if settings.sampler == "scir" else array_topics.ControlledArrayTopics
             self.topics = kind.begin(*size, settings.beta, seed)
         elif settings.sampler == "scir":
             self.topics = LazyTopics.begin(*size, settings.beta, seed, threads)
@@ -70,9 +68,7 @@ class StochasticChain:
         found = counts(batch, topics.read(batch.distinct, seed(TopicPurpose.READ)), seed(TopicPurpose.LOCAL))
         if isinstance(topics, CentredTopics) and topics.centred:
             # the same random numbers at the centre, so that most of the noise cancels
-            topics.control(
-                batch.distinct, counts(batch, topics.read_centre(batch.distinct), seed(TopicPurpose.LOCAL))
-            )
+            topics.control(batch.distinct, counts(batch, topics.read_centre(batch.distinct), seed(TopicPurpose.LOCAL)))
         num_documents = len(delivery.documents)
         time = self.steps.time(number, found, num_documents, batches.total)
         topics.update(batch.distinct, found, batches.total / num_documents, time, seed(TopicPurpose.UPDATE))
@@ -212,12 +208,7 @@ class StepLengths:
     """
 
     def __init__(
-        self,
-        sampler: str,
-        given: schedules.Schedule | None,
-        num_words: int,
-        num_topics: int,
-        together: int = 1,
+        self, sampler: str, given: schedules.Schedule | None, num_words: int, num_topics: int, together: int = 1
     ):
         self.sampler, self.given, self.together = sampler, given, together
         self._size = num_words, num_topics

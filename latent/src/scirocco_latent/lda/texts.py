@@ -117,9 +117,7 @@ def as_texts(X: object, column: str | None = None, encoding: str = "utf-8") -> T
     if isinstance(X, Frame):
         return _of_frame(X, column)
     if column is not None:
-        raise InvalidTypeError(
-            f"`column` requires a data frame or a table on disk; `X` is a {type(X).__name__}."
-        )
+        raise InvalidTypeError(f"`column` requires a data frame or a table on disk; `X` is a {type(X).__name__}.")
     if isinstance(X, (list, tuple, np.ndarray, Series)):
         values: Any = X.to_numpy() if isinstance(X, Series) and not isinstance(X, np.ndarray) else X
         if isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "OUT"):
@@ -187,9 +185,7 @@ def _listed(names: Sequence[Any]) -> str:
 
 def _of_path(path: Path, column: str | None, encoding: str) -> Texts | None:
     if not path.exists():
-        raise InvalidValueError(
-            f"there is no file or folder {path}. A single text is passed as a list: [text]."
-        )
+        raise InvalidValueError(f"there is no file or folder {path}. A single text is passed as a list: [text].")
     if _kind(path):
         found = table_column(path, column, encoding)
         if not found:
@@ -275,9 +271,7 @@ def column_of(X: object, column: str, encoding: str = "utf-8") -> list[Any]:
     """Another column of documents: of a data frame, or of a table on disk."""
     if isinstance(X, Frame):
         if column not in list(X.columns):
-            raise InvalidValueError(
-                f"there is no column {column!r}: the columns are {_listed(list(X.columns))}."
-            )
+            raise InvalidValueError(f"there is no column {column!r}: the columns are {_listed(list(X.columns))}.")
         return list(X[column].to_numpy())
     if isinstance(X, (str, os.PathLike)):
         return table_column(_path(X), column, encoding)
@@ -328,9 +322,5 @@ def _json_records(path: Path, column: str | None, encoding: str) -> Iterator[Any
                 yield found
                 continue
             if not isinstance(found, dict):
-                raise InvalidValueError(
-                    f"line {number} of {path} is a {type(found).__name__}, expected an object."
-                )
-            yield found.get(
-                _need_column(path, column, list(found) if column is None or number == 1 else [column])
-            )
+                raise InvalidValueError(f"line {number} of {path} is a {type(found).__name__}, expected an object.")
+            yield found.get(_need_column(path, column, list(found) if column is None or number == 1 else [column]))

@@ -91,9 +91,7 @@ class Tokeniser:
         if isinstance(given, str) or not all(isinstance(word, str) for word in given):
             raise InvalidTypeError(f"`stop_words` must be a list of words, got {self.stop_words!r}.")
         if self.function is not None and not callable(self.function):
-            raise InvalidTypeError(
-                f"`function` must be a function from a text to words, got {self.function!r}."
-            )
+            raise InvalidTypeError(f"`function` must be a function from a text to words, got {self.function!r}.")
         stopped = STOP_WORDS.get(self.language or "", frozenset()) | frozenset(self.stop_words)
         letters = r"[^\W_]" if self.numbers else r"[^\W\d_]"
         object.__setattr__(self, "_stopped", stopped)
@@ -118,9 +116,7 @@ class Tokeniser:
         stopped: Collection[str] = self._stopped  # type: ignore[attr-defined]
         found = self._word.findall(text.lower() if self.lower_case else text)  # type: ignore[attr-defined]
         least = self.min_length
-        return [
-            "" if len(word) < least or word in stopped or word.lower() in stopped else word for word in found
-        ]
+        return ["" if len(word) < least or word in stopped or word.lower() in stopped else word for word in found]
 
     def _joined(self, words: list[str]) -> list[str]:
         """Neighbours that are a phrase as one word, from left to right."""

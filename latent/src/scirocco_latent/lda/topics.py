@@ -67,13 +67,9 @@ class LazyTopics(Topics):
         self.lazy, self.beta, self._threads = lazy, np.float32(beta), threads
 
     @classmethod
-    def begin(
-        cls, num_words: int, num_topics: int, beta: float, seed: int, threads: int | None
-    ) -> LazyTopics:
+    def begin(cls, num_words: int, num_topics: int, beta: float, seed: int, threads: int | None) -> LazyTopics:
         """θ ~ Gamma(1, 1), as in the papers' code."""
-        start = host.gamma(
-            (seed, 0), np.broadcast_to(np.float32(1.0), (num_words, num_topics)), num_threads=threads
-        )
+        start = host.gamma((seed, 0), np.broadcast_to(np.float32(1.0), (num_words, num_topics)), num_threads=threads)
         return cls(LazySCIR(np.float32(beta), start, seed=(seed, 1), num_threads=threads), beta, threads)
 
     def read(self, words: Array, seed: tuple[int, int]) -> Array:
@@ -126,9 +122,7 @@ class ControlledTopics(ReferringTopics):
         """Scale and length of the last step."""
 
     @classmethod
-    def begin(
-        cls, num_words: int, num_topics: int, beta: float, seed: int, threads: int | None
-    ) -> ControlledTopics:
+    def begin(cls, num_words: int, num_topics: int, beta: float, seed: int, threads: int | None) -> ControlledTopics:
         """θ ~ Gamma(1, 1), as in the papers' code; no reference yet."""
         shape = (num_words, num_topics)
         theta = host.gamma((seed, 0), np.broadcast_to(np.float32(1.0), shape), num_threads=threads)

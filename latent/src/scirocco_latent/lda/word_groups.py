@@ -104,9 +104,7 @@ class WordGroups:
             layout.places.append((indptr[bounds[i]] + np.cumsum(sizes) - sizes).tolist())
         return layout
 
-    def over_documents(
-        self, work: Callable[[int, int], object], layout: GroupLayout, threads: int | None
-    ) -> None:
+    def over_documents(self, work: Callable[[int, int], object], layout: GroupLayout, threads: int | None) -> None:
         """Call `work(first, end)` on ranges that cover the documents of a batch."""
         bounds = layout.bounds
 

@@ -71,14 +71,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
             values = [each[part]["log_loss"] for each in found[name]]
             colour = COLOURS[name.removesuffix("cv")]
             face = colour if part == "average" else "white"
-            right.plot(
-                [place + shift] * len(values),
-                values,
-                marker,
-                color=colour,
-                markerfacecolor=face,
-                markersize=5,
-            )
+            right.plot([place + shift] * len(values), values, marker, color=colour, markerfacecolor=face, markersize=5)
     for part, marker, face in (("last draw", "o", "white"), ("average over draws", "s", "grey")):
         right.plot([], [], marker, color="grey", markerfacecolor=face, label=part)
     right.set_xticks(places, METHODS, rotation=30)
@@ -90,14 +83,7 @@ NUM_TRAINING, HIDDEN, CLASSES, BATCH = 55_000, 100, 10, 500
 NUM_STEPS, SHORT, EVERY, NUM_SEEDS, FIRST_SEED = 10_000, 1_500, 50, 5, 1
 LEARNING_RATE = 0.03
 """Step size of Adam for the control variates' centre: the best of 0.003, 0.01, 0.03, chosen like the step sizes."""
-STEP_SIZES = {
-    "sgld": 3e-4,
-    "sghmc": 1e-4,
-    "sgnht": 3e-6,
-    "sgldcv": 3e-5,
-    "sghmccv": 3e-6,
-    "sgnhtcv": 3e-7,
-}
+STEP_SIZES = {"sgld": 3e-4, "sghmc": 1e-4, "sgnht": 3e-6, "sgldcv": 3e-5, "sghmccv": 3e-6, "sgnhtcv": 3e-7}
 """h or η of each, see above."""
 
 NETWORK = Probabilities(TwoLayers("softmax"))
@@ -160,11 +146,7 @@ class Parts(NamedTuple):
 def split(digits: Digits) -> Parts:
     """The first 55,000 training images, the test images, the last training images."""
     train, left = slice(None, NUM_TRAINING), slice(NUM_TRAINING, None)
-    parts = (
-        (digits.X[train], digits.y[train]),
-        (digits.X_test, digits.y_test),
-        (digits.X[left], digits.y[left]),
-    )
+    parts = ((digits.X[train], digits.y[train]), (digits.X_test, digits.y_test), (digits.X[left], digits.y[left]))
     return Parts(*(LabelledRows(x.reshape(len(x), -1), y.astype(np.int32)) for x, y in parts))
 
 
@@ -208,9 +190,7 @@ def chain(
         thin=EVERY,
         seed=seed,
         keep_draws=False,
-        reducers={
-            "seen": Watch(jax.tree.map(jnp.asarray, scored), jnp.zeros(num_steps // EVERY)),
-        },
+        reducers={"seen": Watch(jax.tree.map(jnp.asarray, scored), jnp.zeros(num_steps // EVERY))},
         progress=False,
     )
     return jax.tree.map(lambda leaf: leaf[0], run.reduced["seen"])
@@ -252,6 +232,4 @@ def run(settings: Settings) -> Outcome:
         "num_training": len(digits.train.y),
         "num_test": len(scored.y),
     }
-    return Outcome(
-        judge(numbers, num_steps < NUM_STEPS), numbers, lambda figure: draw(figure, numbers), notes(numbers)
-    )
+    return Outcome(judge(numbers, num_steps < NUM_STEPS), numbers, lambda figure: draw(figure, numbers), notes(numbers))

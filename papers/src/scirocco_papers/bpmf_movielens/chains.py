@@ -54,15 +54,9 @@ def problem(data: MovieLens, num_users: int, seed: int) -> Problem:
 def start(given: Problem, seed: int) -> dict[str, np.ndarray]:
     """Small random tables."""
     rng = np.random.default_rng([seed, 0xB9])
-    sizes = (
-        (given.num_users, NUM_FACTORS),
-        (given.num_items, NUM_FACTORS),
-        (given.num_users,),
-        (given.num_items,),
-    )
+    sizes = ((given.num_users, NUM_FACTORS), (given.num_items, NUM_FACTORS), (given.num_users,), (given.num_items,))
     tables = {
-        name: (START_SD * rng.normal(size=size)).astype(np.float32)
-        for name, size in zip(TABLES, sizes, strict=True)
+        name: (START_SD * rng.normal(size=size)).astype(np.float32) for name, size in zip(TABLES, sizes, strict=True)
     }
     return tables | {"precisions": np.full(4, 10.0, np.float32)}
 

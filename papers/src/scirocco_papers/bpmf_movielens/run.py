@@ -29,17 +29,7 @@ from scirocco.run import Run
 from scirocco.types import Params
 from scirocco_latent.factorisation.method import CompactSAGA
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.bpmf_movielens.chains import (
-    THIN,
-    Problem,
-    box,
-    chain,
-    last,
-    noise_ratio,
-    problem,
-    scores,
-    start,
-)
+from scirocco_papers.bpmf_movielens.chains import THIN, Problem, box, chain, last, noise_ratio, problem, scores, start
 from scirocco_papers.bpmf_movielens.claims import METHODS, judge, notes
 
 if TYPE_CHECKING:
@@ -115,9 +105,7 @@ ASCENT_H = 1e-2
 DECAYS = {"fixed": 0.0, "decreasing": 0.33}
 
 
-def curve(
-    given: Problem, method: str, decay: str, num_steps: int, seed: int, centre: Params
-) -> dict[str, Any]:
+def curve(given: Problem, method: str, decay: str, num_steps: int, seed: int, centre: Params) -> dict[str, Any]:
     """Scores of one chain against passes over the ratings, and how noisy its gradients are."""
     size = given.batch
     step = (PAPER_H[method][given.num_users] / 2, DECAYS[decay])
@@ -145,9 +133,7 @@ def _cpu(run: Run) -> float:
 def ascent(given: Problem, seed: int) -> Any:
     """Where stochastic gradient ascent ends."""
     size = given.batch
-    run = chain(
-        given, start(given, seed), Minibatch(size), (ASCENT_H / 2, 0.0), NUM_ASCENT, seed, temperature=0.0
-    )
+    run = chain(given, start(given, seed), Minibatch(size), (ASCENT_H / 2, 0.0), NUM_ASCENT, seed, temperature=0.0)
     return last(run)
 
 
@@ -163,18 +149,13 @@ def run(settings: Settings) -> Outcome:
         centres = [ascent(given, seed + k) for k in range(num_seeds)]
         numbers["curves"][size] = {
             decay: {
-                method: [
-                    curve(given, method, decay, num_steps, seed + k, centres[k]) for k in range(num_seeds)
-                ]
+                method: [curve(given, method, decay, num_steps, seed + k, centres[k]) for k in range(num_seeds)]
                 for method in METHODS
             }
             for decay in DECAYS
         }
         numbers["noise"][size] = _noise_at_both(given, centres[0], num_steps, seed)
-    for name, h in (
-        ("thesis' step", PAPER_H["SGLD-CV"][sizes[-1]]),
-        ("SGLD's step", PAPER_H["SGLD"][sizes[-1]]),
-    ):
+    for name, h in (("thesis' step", PAPER_H["SGLD-CV"][sizes[-1]]), ("SGLD's step", PAPER_H["SGLD"][sizes[-1]])):
         numbers["boxes"][name] = [
             box(given, centres[k], zv_steps, h / 2, seed + k)
             for k in range(num_seeds)  # of the largest size
@@ -195,12 +176,7 @@ def _noise_at_both(given: Problem, centre: Params, num_steps: int, seed: int) ->
             seed,
         ),
         "SGLD": chain(
-            given,
-            start(given, seed),
-            Minibatch(size),
-            (PAPER_H["SGLD"][given.num_users] / 2, 0.0),
-            num_steps,
-            seed,
+            given, start(given, seed), Minibatch(size), (PAPER_H["SGLD"][given.num_users] / 2, 0.0), num_steps, seed
         ),
     }
     return {name: noise_ratio(given, last(end), centre, seed) for name, end in ends.items()}

@@ -304,9 +304,7 @@ def _nuts(problem: Problem, num_runs: int, num_draws: int, seed: int) -> Draws:
 
     shards = jnp.asarray(problem.shards())
     start = problem.fold(jnp.asarray(problem.start, jnp.float32))
-    init, move = hmc(
-        potential_fn_gen=lambda rows: lambda z: -problem.folded_density(z, rows, NUM_SHARDS), algo="NUTS"
-    )
+    init, move = hmc(potential_fn_gen=lambda rows: lambda z: -problem.folded_density(z, rows, NUM_SHARDS), algo="NUTS")
 
     def chain(key: Key, rows: Any) -> Any:
         state = init(start, WARMUP, max_tree_depth=DEPTH, model_args=(rows,), rng_key=key)

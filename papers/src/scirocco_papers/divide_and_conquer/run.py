@@ -100,10 +100,7 @@ def _contours(axes: Axes, draws: dict[str, Any], name: str) -> None:
         cells = _density(draws[key], sides)
         if cells is not None:
             axes.contour(*sides, cells, levels=_levels(cells), colors=colour, linewidths=width)
-    axes.set(
-        xlim=(low - room)[0:1].tolist() + (high + room)[0:1].tolist(),
-        ylim=(low[1] - room[1], high[1] + room[1]),
-    )
+    axes.set(xlim=(low - room)[0:1].tolist() + (high + room)[0:1].tolist(), ylim=(low[1] - room[1], high[1] + room[1]))
     axes.tick_params(labelsize=7)
 
 
@@ -236,10 +233,7 @@ def _of_mixture(problem: Problem, found: Found, draws: dict[str, Draws], plan: P
     for name in SAMPLED:
         facts = found["methods"][name]
         far = chains(problem, name, facts["setting"], plan, plan.num_runs, seed + 900, problem.far).draws
-        facts["far"] = {
-            "kl": divergences(problem, far, _TRUTH),
-            "share": measures.share(measures.along(far, truth)),
-        }
+        facts["far"] = {"kl": divergences(problem, far, _TRUTH), "share": measures.share(measures.along(far, truth))}
         there = chains(apart, name, facts["setting"], plan, plan.num_runs, seed + 950).draws
         centres = np.stack([start, np.roll(start, 2)])
         facts["apart"] = {"share": measures.share(measures.along(there, centres))}
@@ -299,6 +293,4 @@ def run(settings: Settings) -> Outcome:
         "gaussian": {d: by_dimension[d] for d in sorted(by_dimension)},
     }
     pictures = {name: shown for name, (_, shown) in three.items()}
-    return Outcome(
-        judge(numbers, quick), numbers, lambda figure: draw(figure, pictures, numbers), notes(numbers)
-    )
+    return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, pictures, numbers), notes(numbers))

@@ -63,9 +63,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
         axes.axhline(one, color="black", linewidth=0.8, linestyle=":")
         axes.set_ylim(lowest - 0.02, one + 0.1)
         axes.legend(fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.85))
-    left.annotate(
-        "one component", (1, one), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8
-    )
+    left.annotate("one component", (1, one), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8)
 
 
 NUM_SEEDS, NUM_STEPS, NUM_MARKS = 5, 1_000, 50
@@ -124,9 +122,7 @@ def score(chances: np.ndarray) -> float:
 def follow_all(visits: datasets.Visits, jobs: Mapping[str, list[Job]], num_marks: int) -> dict[str, Any]:
     """All chains of all names, as many at a time as there are cores; each has one thread."""
     with ThreadPoolExecutor(available_cores()) as pool:
-        started = {
-            name: [pool.submit(follow, visits, job, num_marks) for job in each] for name, each in jobs.items()
-        }
+        started = {name: [pool.submit(follow, visits, job, num_marks) for job in each] for name, each in jobs.items()}
         return {name: [future.result() for future in each] for name, each in started.items()}
 
 

@@ -78,9 +78,7 @@ def draw(figure: Figure, densities: dict[str, Density], numbers: dict[str, Any])
     for axes, name in zip(panels.ravel(), names, strict=True):
         colour = _COLOURS[name.removesuffix("cv")]
         for key, shade, width in (("nuts", "black", 0.9), (name, colour, 1.7)):
-            axes.contour(
-                *_GRID, densities[key].cells, levels=densities[key].levels(), colors=shade, linewidths=width
-            )
+            axes.contour(*_GRID, densities[key].cells, levels=densities[key].levels(), colors=shade, linewidths=width)
         facts = numbers["samplers"][name]
         step = f"h = {facts['h']:g}" + (" (thesis' h diverges)" if facts["h"] != facts["thesis_h"] else "")
         axes.set_title(f"{name}, {step}", color="black", loc="left")
@@ -160,9 +158,7 @@ def run(settings: Settings) -> Outcome:
     for name in STEP_SIZES:
         draws, facts = _run_one(name, problem, num_chains, seed)
         densities[name] = Density.of(draws["theta1"][0])
-        numbers[name] = (
-            facts | yardstick.measure(draws) | {"tv": total_variation(densities[name], densities["nuts"])}
-        )
+        numbers[name] = facts | yardstick.measure(draws) | {"tv": total_variation(densities[name], densities["nuts"])}
     exact = _sample("sgnht", STEP_SIZES["sgnht"], problem, 2, seed, Full())
     everything = {
         "num_chains": num_chains,
@@ -170,24 +166,17 @@ def run(settings: Settings) -> Outcome:
         "samplers": numbers,
         "sgnht_with_exact_gradients": yardstick.measure(exact),
         "as_in_r": {
-            name: yardstick.measure(_run_in_r(name, problem, num_chains, seed))
-            for name in ("sghmc", "sgldcv")
+            name: yardstick.measure(_run_in_r(name, problem, num_chains, seed)) for name in ("sghmc", "sgldcv")
         },
     }
-    return Outcome(
-        judge(everything), everything, lambda figure: draw(figure, densities, everything), notes(everything)
-    )
+    return Outcome(judge(everything), everything, lambda figure: draw(figure, densities, everything), notes(everything))
 
 
 def _problem(seed: int, num_reference: int) -> Problem:
     x, start = paper_data()
     optimizer = require("optax", "`scirocco reproduce gaussian-mixture`").sgd(OPTIMIZER_RATE)
     estimator = ControlVariates(
-        BATCH_SIZE,
-        optimizer=optimizer,
-        num_optimizer_steps=NUM_STEPS,
-        polish=False,
-        sampling="without_replacement",
+        BATCH_SIZE, optimizer=optimizer, num_optimizer_steps=NUM_STEPS, polish=False, sampling="without_replacement"
     )
     kernel = Kernel(MODEL, x, SGLD(1e-4), estimator)
     mode = jax.tree.map(np.asarray, kernel.position(kernel.init(jax.random.key(seed), start)))
@@ -208,9 +197,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
     def of_vector(vector: Any) -> Any:
         return MODEL.log_density({"theta1": vector[:2], "theta2": vector[2:]}, problem.x)
 
-    noise = {
-        sign: float(np.var(slopes["theta1"] + sign * slopes["theta2"], axis=0).sum()) for sign in (1, -1)
-    }
+    noise = {sign: float(np.var(slopes["theta1"] + sign * slopes["theta2"], axis=0).sum()) for sign in (1, -1)}
     return {
         "mode": mode,
         "mean": reference.mean(axis=0),
@@ -242,9 +229,7 @@ def _sample(
     if estimator is None:
         estimator = Minibatch(BATCH_SIZE, sampling="without_replacement")
         if controlled:
-            estimator = ControlVariates(
-                BATCH_SIZE, centre=problem.yardstick.mode, sampling="without_replacement"
-            )
+            estimator = ControlVariates(BATCH_SIZE, centre=problem.yardstick.mode, sampling="without_replacement")
     result = sample(
         MODEL,
         problem.x,

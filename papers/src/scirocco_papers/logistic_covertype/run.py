@@ -62,10 +62,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
     for axes in panels[1]:
         axes.set_xlabel("passes over the rows, set-up included")
     panels[0, 0].legend(fontsize=7.5, loc="lower right")
-    for axes, names, title in (
-        (panels[2, 0], PLAIN, "standard"),
-        (panels[2, 1], CONTROLLED, "with control variates"),
-    ):
+    for axes, names, title in ((panels[2, 0], PLAIN, "standard"), (panels[2, 1], CONTROLLED, "with control variates")):
         _losses(axes, numbers["six"], names)
         axes.set(title=f"six samplers: {title}", xlabel="steps after burn-in or ascent", ylabel="log loss")
     _boxes(panels[2, 2], numbers["boxes"])
@@ -148,9 +145,7 @@ def stability(train: Rows, shares: list[float]) -> dict[int, dict[str, float]]:
     return found
 
 
-def six_of(
-    rows: Rows, test: Rows, validation: Rows, grid: Any, num_iterations: int, num_seeds: int, seed: int
-) -> Any:
+def six_of(rows: Rows, test: Rows, validation: Rows, grid: Any, num_iterations: int, num_seeds: int, seed: int) -> Any:
     """Each method with its best step size."""
     keys = jax.random.split(jax.random.key(seed), 2)
     start = {"bias": jax.random.normal(keys[0]), "beta": jax.random.normal(keys[1], (rows.x.shape[1],))}

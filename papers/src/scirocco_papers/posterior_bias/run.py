@@ -47,9 +47,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
                 axes.set_yticklabels([])
 
 
-def _heat(
-    axes: Axes, table: dict[str, Any], what: str, colours: str, limits: tuple[float, float], form: str
-) -> None:
+def _heat(axes: Axes, table: dict[str, Any], what: str, colours: str, limits: tuple[float, float], form: str) -> None:
     names, ways = list(table), list(next(iter(table.values())))
     values = np.array([[table[name][way][what] for way in ways] for name in names], float)
     shown = np.log10(np.maximum(values, 1e-3)) if what == "ess_per_million" else values
@@ -58,11 +56,7 @@ def _heat(
     axes.set_yticks(range(len(names)), names)
     middle, half = sum(limits) / 2, (limits[1] - limits[0]) / 2
     for (i, j), value in np.ndenumerate(values):
-        far = (
-            abs(shown[i, j] - middle) > 0.7 * half
-            if what == "sd_ratio"
-            else shown[i, j] > middle + 0.3 * half
-        )
+        far = abs(shown[i, j] - middle) > 0.7 * half if what == "sd_ratio" else shown[i, j] > middle + 0.3 * half
         text = form.format(value) if np.isfinite(value) else "diverged"
         axes.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if far else "black")
     axes.spines[:].set_visible(False)
@@ -165,10 +159,7 @@ def _described(at: Subset) -> dict[str, float]:
 def _plain(tables: dict[int, dict[str, dict[str, Measured]]]) -> Any:
     return {
         size: {
-            name: {
-                way: found._asdict() | {"ess_per_million": found.ess_per_million}
-                for way, found in row.items()
-            }
+            name: {way: found._asdict() | {"ess_per_million": found.ess_per_million} for way, found in row.items()}
             for name, row in rows.items()
         }
         for size, rows in tables.items()

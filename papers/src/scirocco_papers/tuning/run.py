@@ -80,9 +80,7 @@ def _draw_curves(axes: Axes, rows: list[dict[str, Any]]) -> None:
     """One curve a posterior, in the coordinates of `auto`; a dot where `auto` is."""
     for number, row in enumerate(rows):
         grid, auto, colour = row["grid"], row["auto"], f"C{number % 10}"
-        axes.plot(
-            grid["step_sizes"], np.array(grid["ksds"]) / row["nuts_ksd"], "-", color=colour, linewidth=1
-        )
+        axes.plot(grid["step_sizes"], np.array(grid["ksds"]) / row["nuts_ksd"], "-", color=colour, linewidth=1)
         axes.plot(auto["step_size"], auto["ksd"] / row["nuts_ksd"], "o", color=colour, label=row["name"])
     axes.axhline(1.0, color="grey", linewidth=0.8)
     axes.set(
@@ -106,12 +104,8 @@ LOWEST, HIGHEST = 1 / 25, 12.0
 
 def run(settings: Settings) -> Outcome:
     """Every posterior in turn."""
-    names, points, again = (
-        (QUICK_NAMES, QUICK_POINTS, NUM_AGAIN) if settings.quick else (NAMES, NUM_POINTS, 0)
-    )
-    rows = [
-        one_posterior(small_posterior(name), points, settings.seed or 0, num_again=again) for name in names
-    ]
+    names, points, again = (QUICK_NAMES, QUICK_POINTS, NUM_AGAIN) if settings.quick else (NAMES, NUM_POINTS, 0)
+    rows = [one_posterior(small_posterior(name), points, settings.seed or 0, num_again=again) for name in names]
     numbers = {"num_samples": NUM_SAMPLES, "posteriors": rows}
     return Outcome(judge(rows), numbers, lambda figure: draw(figure, rows), notes(rows))
 

@@ -30,17 +30,7 @@ from scirocco.run import Kernel, sample
 from scirocco.samplers import SGLD
 from scirocco.types import Params, PyTree
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.covertype_rows import (
-    MODEL,
-    Rows,
-    common,
-    first,
-    laplace,
-    log_likelihood,
-    log_prior,
-    scores,
-    split,
-)
+from scirocco_papers.covertype_rows import MODEL, Rows, common, first, laplace, log_likelihood, log_prior, scores, split
 from scirocco_papers.zero_variance.claims import KINDS, judge, notes
 
 if TYPE_CHECKING:
@@ -84,9 +74,7 @@ def draw(figure: Figure, numbers: dict[str, Any]) -> None:
         )
         right.plot(sizes, [e["reduction"] for e in each], "o-", color=COLOURS[name], label=name)
     right.axhline(1.0, color="grey", linewidth=0.8)
-    right.set(
-        xscale="log", yscale="log", xlabel="rows N", title="variance of a coefficient's mean, divided by"
-    )
+    right.set(xscale="log", yscale="log", xlabel="rows N", title="variance of a coefficient's mean, divided by")
     right.legend(title="gradients from", fontsize=8, title_fontsize=8)
 
 
@@ -108,9 +96,7 @@ def mode(train: Rows) -> Any:
 # -- the boxes -----------------------------------------------------------------------------------------------
 
 
-def box(
-    train: Rows, test: Rows, centre: Params, step_size: float, num_draws: int, seed: int
-) -> dict[str, Any]:
+def box(train: Rows, test: Rows, centre: Params, step_size: float, num_draws: int, seed: int) -> dict[str, Any]:
     """One chain: its scores without and with control variates, thinned to a hundred for the picture."""
     run = sample(
         MODEL,
@@ -148,9 +134,7 @@ def box(
 def scaled(train: Rows, num_draws: int, seed: int) -> dict[str, ZeroVariance]:
     """The coefficients from draws in equilibrium, with each kind of gradients at the same draws."""
     centre, factor = laplace(train)
-    model = Model(
-        lambda u, row: log_likelihood(centre + factor @ u, row), lambda u: log_prior(centre + factor @ u)
-    )
+    model = Model(lambda u, row: log_likelihood(centre + factor @ u, row), lambda u: log_prior(centre + factor @ u))
     start = jnp.zeros(len(centre))
     run = sample(
         model,
@@ -172,10 +156,7 @@ def scaled(train: Rows, num_draws: int, seed: int) -> dict[str, ZeroVariance]:
     plain = _plain(model, train, flat, numbers)
     gradients = dict(zip(KINDS, (exact, run.gradients, plain), strict=True))
     betas = np.asarray(centre + flat @ factor.T).reshape(run.draws.shape)
-    return {
-        name: zero_variance((betas, np.asarray(each).reshape(betas.shape)))
-        for name, each in gradients.items()
-    }
+    return {name: zero_variance((betas, np.asarray(each).reshape(betas.shape))) for name, each in gradients.items()}
 
 
 @partial(jax.jit, static_argnums=0)
@@ -216,20 +197,13 @@ def run(settings: Settings) -> Outcome:
     shares = [share for share in PAPER_H if share <= (0.1 if quick else 1.0)]
     train, test = split(datasets.covertype(settings.data_dir), seed)
     test, often = first(test, 0.1 if quick else 1.0), common(train)
-    numbers: dict[str, Any] = {
-        "num_training": len(train.y),
-        "num_test": len(test.y),
-        "boxes": {},
-        "scaling": {},
-    }
+    numbers: dict[str, Any] = {"num_training": len(train.y), "num_test": len(test.y), "boxes": {}, "scaling": {}}
     for share in shares:
         rows = first(train, share)
         size = len(rows.y)
         if share in (QUICK_BOXES if quick else BOXES):
             centre, step = mode(rows), PAPER_H[share] / 2
-            numbers["boxes"][size] = [
-                box(rows, test, centre, step, num_draws, seed + k) for k in range(num_seeds)
-            ]
+            numbers["boxes"][size] = [box(rows, test, centre, step, num_draws, seed + k) for k in range(num_seeds)]
         found = scaled(first(often, share), scaled_draws, seed)
         numbers["scaling"][size] = {name: _describe(each) for name, each in found.items()}
     return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))

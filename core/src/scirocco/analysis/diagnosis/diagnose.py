@@ -116,8 +116,7 @@ def _labelled(run: Run, found: Diagnosis) -> Diagnosis:
     """The diagnosis with the names that the parameters of a model have, such as those of its columns."""
     findings = [Finding(*map(run.labelled, dataclasses.astuple(each))) for each in found.findings]
     measures = {
-        name: run.labelled(value) if isinstance(value, str) else value
-        for name, value in found.measures.items()
+        name: run.labelled(value) if isinstance(value, str) else value for name, value in found.measures.items()
     }
     return dataclasses.replace(found, findings=findings, measures=measures)
 
@@ -135,9 +134,7 @@ def _look_closer(
             "step_inflation": found.step,
             "noise_ratio": found.noise_ratio,
             "noise_inflation": found.noise,
-            "noise_inflation_parameter": None
-            if origin.sampler.needs.metric != "none"
-            else names[found.place],
+            "noise_inflation_parameter": None if origin.sampler.needs.metric != "none" else names[found.place],
         }
     temperature = float(origin.sampler.temperature)
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
@@ -191,16 +188,12 @@ def _origin(
         record = Record.from_json(Stored.open(run.path).record) if run.path else None
         sampler = _part(record and record.sampler, sampler, "sampler")
         estimator = _part(record and record.estimator, estimator, "estimator")
-        known = Origin(
-            model, as_source(data, None if model is None else model.facts.groups), sampler, estimator, None
-        )
+        known = Origin(model, as_source(data, None if model is None else model.facts.groups), sampler, estimator, None)
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")
         return None
     if float(known.sampler.temperature) == 0.0:
-        missing.append(
-            "curvature, noise, Stein's identity: at temperature 0 there is no distribution to sample"
-        )
+        missing.append("curvature, noise, Stein's identity: at temperature 0 there is no distribution to sample")
         return None
     return known
 
@@ -254,9 +247,7 @@ def _measure_chains(columns: Columns, reshaped: tuple[str, ...]) -> dict[str, An
     """Parameters that stand still, and how far chains drift and are apart."""
     values = columns.values
     moving = values.reshape(-1, values.shape[2]).std(axis=0) > 0
-    stuck = [
-        n for n, m in zip(columns.names, moving, strict=True) if not (m or n.startswith(reshaped or " "))
-    ]
+    stuck = [n for n, m in zip(columns.names, moving, strict=True) if not (m or n.startswith(reshaped or " "))]
     out: dict[str, Any] = {"stuck": stuck} if stuck else {}
     if not moving.any():
         return out

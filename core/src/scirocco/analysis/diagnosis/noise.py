@@ -77,9 +77,7 @@ def _from_model(run: Run, origin: Origin, seed: int) -> NoiseCurve:
     model, key = origin.model, jax.random.key(seed)
     places = np.unique(np.linspace(0, run.num_draws - 1, _POINTS).round().astype(int))
     chains = min(run.num_chains, _CHAINS)
-    drawn = jax.tree.map(
-        lambda leaf: jnp.stack([np.asarray(leaf[:chains, int(place)]) for place in places]), run.draws
-    )
+    drawn = jax.tree.map(lambda leaf: jnp.stack([np.asarray(leaf[:chains, int(place)]) for place in places]), run.draws)
     drawn = jax.tree.map(lambda leaf: jnp.repeat(leaf.reshape(-1, *leaf.shape[2:]), _BATCHES, axis=0), drawn)
     positions = jax.jit(jax.vmap(model.unconstrain))(drawn)
     last = jax.tree.map(lambda leaf: leaf[-1], positions)
@@ -123,9 +121,7 @@ def _check(origin: Origin) -> None:
             "not stored."
         )
     if float(_inner(origin.sampler).temperature) == 0.0:
-        raise InvalidValueError(
-            "at temperature 0 no noise is injected, so gradient noise cannot be compared with it."
-        )
+        raise InvalidValueError("at temperature 0 no noise is injected, so gradient noise cannot be compared with it.")
 
 
 def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
@@ -210,8 +206,5 @@ def _tree_like(flat: Array, position: Params) -> PyTree:
     parts = np.split(flat, cuts)
     return jax.tree.unflatten(
         structure,
-        [
-            jnp.asarray(part.reshape(leaf.shape), jnp.float32)
-            for part, leaf in zip(parts, leaves, strict=True)
-        ],
+        [jnp.asarray(part.reshape(leaf.shape), jnp.float32) for part, leaf in zip(parts, leaves, strict=True)],
     )

@@ -55,9 +55,7 @@ def make_probe(origin: Origin, draws: Params, num_steps: int, seed: int) -> Prob
     position = mean_of(some)
     memory = origin.memory
     if memory is None:
-        estimator = around(
-            origin.estimator, model.constrain(position)
-        )  # no need to search for the mode again
+        estimator = around(origin.estimator, model.constrain(position))  # no need to search for the mode again
         memory = estimator.prepare(model, problem.table, position, key).memory
     sampler = origin.sampler
     scales = pilot.scales_at(

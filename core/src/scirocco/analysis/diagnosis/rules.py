@@ -107,9 +107,7 @@ def _stuck(names: list[str]) -> Finding:
 def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
     """Problems of the stationary distribution."""
     if about["diverged"]:
-        change = (
-            "" if theory is None else f" Use step_size={theory.suggested:.2g} (now {theory.step_size:.2g})."
-        )
+        change = "" if theory is None else f" Use step_size={theory.suggested:.2g} (now {theory.step_size:.2g})."
         return [
             Finding(
                 "step size too large",
@@ -160,12 +158,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
 def _law_without_theory(measures: dict[str, Any], about: dict[str, Any]) -> list[Finding]:
     """Problems that only Stein's identity detects: samplers without closed forms, posteriors far from normal."""
     excess, error = measures.get("stein_inflation", 0.0), measures.get("stein_inflation_error", math.inf)
-    if (
-        about["check"].too_few
-        or about["check"].disagree
-        or abs(excess) <= TOLERATED
-        or not abs(excess) > 5 * error
-    ):
+    if about["check"].too_few or about["check"].disagree or abs(excess) <= TOLERATED or not abs(excess) > 5 * error:
         return []
     way = "large" if excess > 0 else "small"
     return [
@@ -245,9 +238,7 @@ def _mixing(
         else ""
     )
     if about["own_loop"]:
-        advice = (
-            f"Fit for {'twice' if under_way else _times(ess)} as many steps or more (num_epochs, num_steps)."
-        )
+        advice = f"Fit for {'twice' if under_way else _times(ess)} as many steps or more (num_epochs, num_steps)."
     elif under_way:
         near = "" if about["centred"] else ", or start at the mode (sc.ControlVariates does)"
         advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
@@ -289,9 +280,7 @@ def _seen(measures: dict[str, Any]) -> str:
 
 
 def _product(theory: Theory) -> str:
-    return (
-        "Step size² × largest curvature" if theory.friction is not None else "Step size × largest curvature"
-    )
+    return "Step size² × largest curvature" if theory.friction is not None else "Step size × largest curvature"
 
 
 def _remedy(about: dict[str, Any]) -> str:

@@ -14,15 +14,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.formats.arrow_reader import ARROW, PARQUET, ArrowTable
-from scirocco.data.formats.readers import (
-    FolderTable,
-    NpyTable,
-    NpzTable,
-    SourceTable,
-    ZarrTable,
-    is_sparse,
-    reading,
-)
+from scirocco.data.formats.readers import FolderTable, NpyTable, NpzTable, SourceTable, ZarrTable, is_sparse, reading
 from scirocco.data.formats.text import DELIMITERS, delimiter_of
 from scirocco.data.formats.text_table import TextTable, WiderColumnError
 from scirocco.data.native.corpus import CorpusSource, write_corpus
@@ -112,9 +104,7 @@ class ColumnPlan:
         if any(sign in entry for sign in "*?["):
             found = [name for name in names if fnmatch.fnmatchcase(name, entry) and name not in named]
             if not found:
-                raise InvalidValueError(
-                    f"the pattern {entry!r} matches no column of {self.where}. {_listed(names)}"
-                )
+                raise InvalidValueError(f"the pattern {entry!r} matches no column of {self.where}. {_listed(names)}")
             return found
         close = difflib.get_close_matches(entry, names, n=1)
         hint = f"Did you mean `{close[0]}`? " if close else ""
@@ -228,9 +218,7 @@ def open_table(path: Path, wanted: Sequence[str] = (), encoding: str = "utf-8") 
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzTable(path)
-    raise InvalidValueError(
-        f"{path.name}: files of this kind cannot be read as a table. Supported are {_KNOWN}."
-    )
+    raise InvalidValueError(f"{path.name}: files of this kind cannot be read as a table. Supported are {_KNOWN}.")
 
 
 def _files_inside(path: Path) -> list[Path]:
@@ -248,9 +236,7 @@ def _files_inside(path: Path) -> list[Path]:
     raise InvalidValueError(f"{path} holds no Parquet, Arrow or Zarr data. Supported are {_KNOWN}.")
 
 
-def _write(
-    folder: str | os.PathLike[str], options: dict[str, Any], chunks: Iterator[dict[str, np.ndarray]]
-) -> None:
+def _write(folder: str | os.PathLike[str], options: dict[str, Any], chunks: Iterator[dict[str, np.ndarray]]) -> None:
     with FolderWriter(folder, **options) as writer:
         for chunk in chunks:
             writer.append(chunk)

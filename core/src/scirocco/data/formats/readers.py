@@ -130,9 +130,7 @@ class _Stream:
     def __init__(self, file: Any):
         self.dtype, self.shape, fortran = decode_header(file)
         self._file = file
-        self._columnwise = (
-            _unpacked(file, self.dtype, self.shape) if fortran and len(self.shape) > 1 else None
-        )
+        self._columnwise = _unpacked(file, self.dtype, self.shape) if fortran and len(self.shape) > 1 else None
 
     def next(self, start: int, count: int) -> np.ndarray:
         if self._columnwise is not None:
@@ -202,9 +200,7 @@ class FolderTable:
             found: dict[str, np.ndarray] = {}
             for name, array in (rows if isinstance(rows, dict) else {"data": rows}).items():
                 columns = self._names[name]
-                found |= (
-                    {columns[0]: array} if columns == (name,) else dict(zip(columns, array.T, strict=True))
-                )
+                found |= {columns[0]: array} if columns == (name,) else dict(zip(columns, array.T, strict=True))
             yield {name: found[name] for name in wanted}
 
 

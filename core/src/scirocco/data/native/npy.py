@@ -70,9 +70,7 @@ class ArrayFile:
     releasing them and faulting them in again costs more than the system calls.
     """
 
-    def __init__(
-        self, path: Path, dtype: np.dtype, rows: int, row_shape: tuple[int, ...], *, mapped: bool = False
-    ):
+    def __init__(self, path: Path, dtype: np.dtype, rows: int, row_shape: tuple[int, ...], *, mapped: bool = False):
         self.path, self.dtype, self.rows, self.row_shape = path, dtype, rows, row_shape
         self.mapped = mapped or not hasattr(os, "pread")
         self._row_bytes = dtype.itemsize * math.prod(row_shape)
@@ -154,9 +152,7 @@ class ArrayFile:
     def _read_at(self, view: memoryview, position: int) -> int:
         if hasattr(os, "preadv"):
             return os.preadv(self._fd, [view], position)
-        with open(
-            self.path, "rb", buffering=0
-        ) as file:  # Windows: a separate handle keeps threads independent
+        with open(self.path, "rb", buffering=0) as file:  # Windows: a separate handle keeps threads independent
             file.seek(position)
             return file.readinto(view) or 0
 
@@ -279,15 +275,11 @@ def check_precision(dtype: Any) -> str:
     except TypeError:
         name = ""
     if name not in ("float32", "float64"):
-        raise InvalidValueError(
-            f"`dtype` must be 'float32' (the default) or 'float64' (keeps 64 bits), got {dtype!r}."
-        )
+        raise InvalidValueError(f"`dtype` must be 'float32' (the default) or 'float64' (keeps 64 bits), got {dtype!r}.")
     return name
 
 
-def to_stored(
-    rows: np.ndarray, dtype: np.dtype, name: str, first_row: int, columns: Sequence[str] = ()
-) -> np.ndarray:
+def to_stored(rows: np.ndarray, dtype: np.dtype, name: str, first_row: int, columns: Sequence[str] = ()) -> np.ndarray:
     """Rows in the dtype on disk, after a check of every value.
 
     Messages name the array, count rows from `first_row`, and name the columns that were stacked into the array.

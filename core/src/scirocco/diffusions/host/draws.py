@@ -65,9 +65,7 @@ def cir(
     True
     """
     start = arguments.as_real(theta, "theta")
-    others = {
-        name: arguments.as_real(x, name) for name, x in (("shape", shape), ("time", time), ("rate", rate))
-    }
+    others = {name: arguments.as_real(x, name) for name, x in (("shape", shape), ("time", time), ("rate", rate))}
     arguments.check_sign(start, "theta", sign=">= 0")
     arguments.check_sign(others["shape"], "shape", sign="> 0")
     arguments.check_sign(others["time"], "time", sign="> 0")
@@ -131,9 +129,7 @@ def gamma(
     return _run(work, result, num_threads)
 
 
-def poisson(
-    seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_threads: int | None = None
-) -> Array:
+def poisson(seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_threads: int | None = None) -> Array:
     """Independent Poisson numbers, on the CPU.
 
     Mass e^(-λ) λ^k / k!, for every λ from 0 to 10¹⁵.

@@ -95,9 +95,7 @@ class Chain(abc.ABC):
     """The lowest bits of the second seed word say what the numbers are for, the others are the number of the step."""
 
     def __init__(self, seed: int, number: int):
-        self.seed = int(
-            np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1
-        )  # 63 bits
+        self.seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)  # 63 bits
         self.step = 0
         self._has_begun = False
 

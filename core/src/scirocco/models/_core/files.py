@@ -63,15 +63,11 @@ def read(name: str, words: str, path: Path, values: Sequence[type] = ()) -> Save
                 "try again later, or resume it."
             )
         noted = json.loads((record.notes or {})[_NOTE + name])
-        settings = {
-            key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)
-        }
+        settings = {key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)}
         return Saved(settings, noted["told"], encoding.fitted_in(stored.read_state()), loading.load(path))
 
 
-def save(
-    run: Run, note: dict[str, str], arrays: Mapping[str, np.ndarray], path: Path, overwrite: bool
-) -> None:
+def save(run: Run, note: dict[str, str], arrays: Mapping[str, np.ndarray], path: Path, overwrite: bool) -> None:
     """Save the run of a model with its note and arrays."""
     if run.path is not None and os.path.realpath(run.path) == os.path.realpath(path):
         raise InvalidValueError(

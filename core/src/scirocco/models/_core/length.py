@@ -48,9 +48,7 @@ def check_length(
     given = {"num_steps": num_steps, "num_epochs": num_epochs, "max_seconds": max_seconds}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
-        raise InvalidValueError(
-            f"pass only one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}."
-        )
+        raise InvalidValueError(f"pass only one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}.")
     if num_steps is not None:
         return FitLength(_checks.positive_int(num_steps, "num_steps"), None)
     if max_seconds is not None:

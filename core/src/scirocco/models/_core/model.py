@@ -37,9 +37,7 @@ def with_options(signature: inspect.Signature) -> inspect.Signature:
     if not given or given[-1].kind is not inspect.Parameter.VAR_KEYWORD:
         return signature
     named = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name], annotation=kind.__forward_arg__
-        )
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name], annotation=kind.__forward_arg__)
         for name, kind in FitOptions.__annotations__.items()
     ]
     return signature.replace(parameters=[*given[:-1], *named])
@@ -188,14 +186,10 @@ class FittedModel:
         arguments = inspect.signature(type(self)).parameters
         open_ones = {name for name, argument in arguments.items() if argument.default is None}
         return AskedDraws(
-            None
-            if samples is None and "num_samples" in open_ones
-            else _checks.positive_int(samples, "num_samples"),
+            None if samples is None and "num_samples" in open_ones else _checks.positive_int(samples, "num_samples"),
             None if burn_in is None and "num_burnin" in open_ones else check_burnin(burn_in),
             None if apart is None else _checks.positive_int(apart, "thin"),
-            None
-            if chains is None and "num_chains" in open_ones
-            else _checks.positive_int(chains, "num_chains"),
+            None if chains is None and "num_chains" in open_ones else _checks.positive_int(chains, "num_chains"),
             _checks.positive_int(self.seed, "seed", minimum=0),
         )
 
@@ -230,9 +224,7 @@ class FittedModel:
     def _judged(self) -> Run:
         """The run with the draws whose chains are compared."""
         draws = self._watched()
-        labels = {
-            axis: names for axis, names in self._coordinates().items() if axis.rpartition("_dim_")[0] in draws
-        }
+        labels = {axis: names for axis, names in self._coordinates().items() if axis.rpartition("_dim_")[0] in draws}
         return dataclasses.replace(
             self.run_, draws=draws, path=None, origin=None, converted=(draws, labels) if labels else None
         )
@@ -282,9 +274,7 @@ class FittedModel:
         for name, value in params.items():
             if name not in self._names():
                 kind = type(self).__name__
-                raise InvalidValueError(
-                    f"{kind} has no parameter `{name}`. It has {', '.join(self._names())}."
-                )
+                raise InvalidValueError(f"{kind} has no parameter `{name}`. It has {', '.join(self._names())}.")
             setattr(self, name, value)
         return self
 

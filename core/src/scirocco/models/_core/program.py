@@ -97,24 +97,16 @@ class OwnChains:
     def run(self, name: str, asked: AskedDraws, note: dict[str, str], options: FitOptions) -> Run:
         """Run the chains."""
         _programs.begin()
-        return run_fit(
-            PlannedFit(name, self, asked, self.length(asked, options), note), **_of_session(options)
-        )
+        return run_fit(PlannedFit(name, self, asked, self.length(asked, options), note), **_of_session(options))
 
     def gathered(
-        self,
-        name: str,
-        asked: AskedDraws,
-        kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]],
+        self, name: str, asked: AskedDraws, kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]]
     ) -> Run:
         """The run of chains that the model moved itself, from the draws and statistics `kept[chain][draw]`."""
         fit = PlannedFit(name, self, asked, FitLength(None, None), {})
         record = fit.record(fit.plan_of(len(kept[0]), 0, 1))
         parts = [
-            {
-                each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept])
-                for each in kept[0][0][part]
-            }
+            {each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept]) for each in kept[0][0][part]}
             for part in (0, 1)
         ]
         return Run(parts[0], None, parts[1], record.configuration, record.report, {}, "complete", [])
@@ -200,9 +192,7 @@ class Sampled:
         own = {name: value for name, value in self.sampling.keywords.items() if value is not None}
         return {"sampler": Preconditioned(BAOAB()), "estimator": estimator, **own}
 
-    def _drawn(
-        self, sampling: Callable[..., Run], length: FitLength, asked: AskedDraws, how: dict[str, Any]
-    ) -> Run:
+    def _drawn(self, sampling: Callable[..., Run], length: FitLength, asked: AskedDraws, how: dict[str, Any]) -> Run:
         if length.num_steps is not None:
             return sampling(**asked.spread(length.num_steps)._asdict(), **how)
         store, seconds = how["store"], length.max_seconds or 0.0

@@ -50,9 +50,7 @@ class ModelEntry(NamedTuple):
 
 MODELS = {
     "BNN": ModelEntry("scirocco.models.network", "a Bayesian neural network", "neal1996 chen2014"),
-    "GLMM": ModelEntry(
-        "scirocco.models.glmm", "a mixed model", "scirocco", "a generalised linear mixed model"
-    ),
+    "GLMM": ModelEntry("scirocco.models.glmm", "a mixed model", "scirocco", "a generalised linear mixed model"),
     "GaussianMixture": ModelEntry("scirocco.models.mixture", "a mixture of normal distributions", "scirocco"),
     "LinearRegression": ModelEntry(
         "scirocco.models.regression", "a linear regression", "scirocco", "Bayesian linear regression"

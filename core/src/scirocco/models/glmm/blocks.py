@@ -74,9 +74,7 @@ class SweepState(NamedTuple):
     """Acceptance rates of the last sweep, in the order of `rates`."""
 
 
-def sweeps(
-    layout: SweepLayout, data: Columns, state: SweepState, key: Key, begin: Array, count: Array
-) -> SweepState:
+def sweeps(layout: SweepLayout, data: Columns, state: SweepState, key: Key, begin: Array, count: Array) -> SweepState:
     """`count` sweeps, with numbers from `begin` on; random numbers depend on key and number."""
 
     def one(number: Array, state: SweepState) -> SweepState:
@@ -115,9 +113,7 @@ def sweep(layout: SweepLayout, data: Columns, state: SweepState, key: Key, numbe
             layout, data, theta, coef, factor, effects[factor.number], next(keys)
         )
     for pair in layout.nested:
-        effects[pair[0]], effects[pair[1]] = moves.shift_nested(
-            layout, data, theta, pair, effects, next(keys)
-        )
+        effects[pair[0]], effects[pair[1]] = moves.shift_nested(layout, data, theta, pair, effects, next(keys))
     position = {**position, "coef": coef}
     for factor in layout.factors:
         position = moves.given_effects(layout, position, factor, effects[factor.number], next(keys))
@@ -182,9 +178,7 @@ def _local(
     values, slope, matrix = expansion(layout, data, theta, factor, effects.shape[1], eta)
     tight = precision(layout.root(theta, factor.number))
     root = cholesky(matrix + tight[:, :, None])
-    return _LevelApproximation(
-        values, solve_transposed(root, solve_lower(root, slope - tight @ effects)), root
-    )
+    return _LevelApproximation(values, solve_transposed(root, solve_lower(root, slope - tight @ effects)), root)
 
 
 def _draw_effects(
@@ -280,9 +274,7 @@ def _given(layout: SweepLayout, data: Columns, here: Params, standard: list[Arra
     return of_normal
 
 
-def _hamiltonian(
-    given: Any, layout: SweepLayout, here: Params, state: SweepState, key: Key
-) -> tuple[Params, Array]:
+def _hamiltonian(given: Any, layout: SweepLayout, here: Params, state: SweepState, key: Key) -> tuple[Params, Array]:
     """Trajectories from `here`, and how many are accepted."""
     _, unravel = ravel_pytree(here)
     start = ravel_pytree(here)[0]

@@ -174,9 +174,7 @@ class SweepChain(Chain):
 
 def spec_of(layout: SweepLayout, start: Params) -> Spec:
     """Shapes and types of a draw."""
-    draws = {
-        name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
-    }
+    draws = {name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()}
     return Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in blocks.rates(layout)})
 
 

@@ -125,12 +125,7 @@ class GLMM(FittedModel):
         seed: int = 0,
     ):
         self.formula, self.family, self.weights, self.missing = formula, family, weights, missing
-        self.num_samples, self.num_burnin, self.thin, self.num_chains = (
-            num_samples,
-            num_burnin,
-            thin,
-            num_chains,
-        )
+        self.num_samples, self.num_burnin, self.thin, self.num_chains = (num_samples, num_burnin, thin, num_chains)
         self.num_prediction_draws, self.seed = num_prediction_draws, seed
 
     def fit(self, frame: Any, y: None = None, **options: Unpack[FitOptions]) -> GLMM:
@@ -150,16 +145,12 @@ class GLMM(FittedModel):
             As for `sc.sample`. A store also has draws of the effects of levels, as a saved model has.
         """
         if y is not None:
-            raise InvalidValueError(
-                "the formula names the response, a column of the table: call fit(frame) without y."
-            )
+            raise InvalidValueError("the formula names the response, a column of the table: call fit(frame) without y.")
         families = tuple(name for name, family in FAMILIES.items() if not family.has_classes)
         _checks.choice(self.family, "family", families)
         _checks.choice(self.missing, "missing", ("error", "drop"))
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
-        composed = problem.compose(
-            self.formula, self.family, frame, self.weights, self.missing, parse(self.formula)
-        )
+        composed = problem.compose(self.formula, self.family, frame, self.weights, self.missing, parse(self.formula))
         if composed.by_blocks:
             self._run(self._by_blocks(composed), options, self._asked(options, **crossed.DEFAULTS))
         else:
@@ -194,9 +185,7 @@ class GLMM(FittedModel):
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         self._design, self._fitted_to = Design.read(told["design"]), None
         self._terms = tuple(Term.read(term) for term in told["terms"])
         self._factors = tuple(density.Factor(*factor) for factor in told["factors"])
@@ -252,9 +241,7 @@ class GLMM(FittedModel):
     def fixed_effects(self, interval: float = 0.9) -> Any:
         """Mean, sd and central interval of the coefficients, in the units of the columns, as a pandas data frame."""
         self._check_fitted()
-        return _table(
-            self.draws_["coef"].reshape(-1, len(self._design.names)), self._design.names, interval, None
-        )
+        return _table(self.draws_["coef"].reshape(-1, len(self._design.names)), self._design.names, interval, None)
 
     def random_effects(
         self, interval: float = 0.9, factor: str | None = None, levels: Sequence[Any] | None = None
@@ -302,10 +289,7 @@ class GLMM(FittedModel):
 
     def _some(self) -> dict[str, np.ndarray]:
         """The draws that predictions use, in internal units."""
-        return {
-            name: np.asarray(leaf)
-            for name, leaf in some_draws(self.run_.draws, self.num_prediction_draws).items()
-        }
+        return {name: np.asarray(leaf) for name, leaf in some_draws(self.run_.draws, self.num_prediction_draws).items()}
 
     def _effects(self, number: int, places: np.ndarray) -> np.ndarray:
         """Draws (draw, level, q) of the effects of some levels in the user's units."""

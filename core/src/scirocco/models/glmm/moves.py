@@ -200,12 +200,7 @@ def shift(
 
 
 def shift_nested(
-    layout: SweepLayout,
-    data: Columns,
-    theta: Params,
-    pair: tuple[int, int, int, int],
-    effects: list[Array],
-    key: Key,
+    layout: SweepLayout, data: Columns, theta: Params, pair: tuple[int, int, int, int], effects: list[Array], key: Key
 ) -> tuple[Array, Array]:
     """The intercept of each outer level + δ, and those of the levels within it - δ."""
     outer, inner, place, within = pair
@@ -245,9 +240,7 @@ def blank(layout: SweepLayout, data: Columns, effects: tuple[Array, ...]) -> tup
     for number in layout.large:
         (size, levels), dtype = effects[number].shape, effects[number].dtype
         follows = jnp.zeros((size, levels, count), dtype)
-        found.append(
-            JointDraw(follows, jnp.eye(count, dtype=dtype), jnp.zeros((size, size, count, count), dtype))
-        )
+        found.append(JointDraw(follows, jnp.eye(count, dtype=dtype), jnp.zeros((size, size, count, count), dtype)))
     return tuple(found)
 
 

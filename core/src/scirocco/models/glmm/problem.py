@@ -152,9 +152,7 @@ def as_labels(levels: Sequence[Any]) -> np.ndarray:
     return found
 
 
-def compose(
-    formula: str, family: str, table: Any, weights: str | None, missing: str, parsed: Parsed
-) -> MixedProblem:
+def compose(formula: str, family: str, table: Any, weights: str | None, missing: str, parsed: Parsed) -> MixedProblem:
     """Check the table, and make the model."""
     frame = read_frame(table, parsed, weights, missing)
     if not parsed.groups:
@@ -183,9 +181,7 @@ def compose(
         arrays["weight"] = checked_weights(column(frame, weights), weights).astype(dtype)
     terms, codes = _terms(frame, parsed)
     columns = [(term.design.matrix(frame) / term.scale).astype(dtype) for term in terms]
-    inner, by_blocks = roles(
-        family, arrays, columns, codes, [len(term.levels) for term in terms], known.start
-    )
+    inner, by_blocks = roles(family, arrays, columns, codes, [len(term.levels) for term in terms], known.start)
     factors = tuple(Factor(k, columns[k].shape[1], term.term.correlated) for k, term in enumerate(terms))
     for term, factor, code in zip(terms, factors, codes, strict=True):
         arrays[f"z_{factor.number}"] = columns[factor.number]
@@ -281,12 +277,7 @@ def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.nd
 
 
 def _units(
-    x: np.ndarray,
-    names: list[str],
-    y: np.ndarray,
-    trials: np.ndarray | None,
-    offset: np.ndarray | None,
-    family: Family,
+    x: np.ndarray, names: list[str], y: np.ndarray, trials: np.ndarray | None, offset: np.ndarray | None, family: Family
 ) -> InternalUnits:
     mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
     intercept = "Intercept" in names
@@ -318,12 +309,7 @@ def _check_rank(x: np.ndarray, names: list[str]) -> None:
 
 
 def _start(
-    size: int,
-    family: Family,
-    terms: tuple[Term, ...],
-    factors: tuple[Factor, ...],
-    inner: int | None,
-    dtype: Any,
+    size: int, family: Family, terms: tuple[Term, ...], factors: tuple[Factor, ...], inner: int | None, dtype: Any
 ) -> dict[str, np.ndarray]:
     start: dict[str, np.ndarray] = {"coef": np.zeros(size, dtype)}
     for term, factor in zip(terms, factors, strict=True):
@@ -422,10 +408,7 @@ def roles(
 
 
 def _differ(
-    family: str,
-    arrays: Mapping[str, np.ndarray],
-    factors: Sequence[tuple[np.ndarray, np.ndarray, int]],
-    theta: Params,
+    family: str, arrays: Mapping[str, np.ndarray], factors: Sequence[tuple[np.ndarray, np.ndarray, int]], theta: Params
 ) -> bool:
     """Whether all effects clearly differ between levels, by one step of weighted least squares for all of them."""
     if not factors:

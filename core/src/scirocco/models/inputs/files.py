@@ -14,9 +14,7 @@ from scirocco.data.formats.conversion import ColumnPlan, open_table, read_column
 from scirocco.errors import InvalidValueError
 
 
-def read_table(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, folders: bool = False
-) -> Any:
+def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, folders: bool = False) -> Any:
     """Read a table, or those of its columns with these names or patterns, as a pandas data frame.
 
     `folders`: whether a data folder, whose rows may be in another order, or a folder of files is a table. An array with

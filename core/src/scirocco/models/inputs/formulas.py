@@ -75,9 +75,7 @@ def parse(formula: str) -> Parsed:
     if isinstance(formula, str):
         check_size(formula)
     if not isinstance(formula, str) or formula.count("~") != 1:
-        raise InvalidValueError(
-            f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}."
-        )
+        raise InvalidValueError(f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}.")
     left, right = (side.strip() for side in formula.split("~"))
     response, trials = _response(left, formula)
     fixed, groups, offset = [], list[GroupTerm](), None
@@ -147,9 +145,7 @@ def _group_terms(inside: str, formula: str) -> list[GroupTerm]:
             "(effects | a/b)."
         )
     nested = [":".join(levels[: place + 1]) for place in range(len(levels))]
-    return [
-        GroupTerm(effects.strip(), ":".join(n.strip() for n in one.split(":")), bar == "|") for one in nested
-    ]
+    return [GroupTerm(effects.strip(), ":".join(n.strip() for n in one.split(":")), bar == "|") for one in nested]
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -245,9 +241,7 @@ class Design:
         found = np.asarray(self._made(self._spec, frame), np.float64)
         if not np.all(np.isfinite(found)):
             column = int(np.argmax(~np.isfinite(found).all(axis=0)))
-            raise InvalidValueError(
-                f"column `{self.names[column]}` of the formula {self.formula!r} is not finite."
-            )
+            raise InvalidValueError(f"column `{self.names[column]}` of the formula {self.formula!r} is not finite.")
         return found.reshape(len(frame), len(self.names))
 
     def offset(self, frame: Any) -> np.ndarray | None:
@@ -399,9 +393,7 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     if isinstance(table, (str, os.PathLike)):
         table = read_table(table, names, folders=True)
     if type(table).__name__ == "LazyFrame":  # of polars
-        raise InvalidTypeError(
-            f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect()."
-        )
+        raise InvalidTypeError(f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect().")
     columns = named_columns(table)
     columns = table if columns is None else columns
     if not isinstance(columns, Mapping):
@@ -418,9 +410,7 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     for name in names:
         array = as_numpy(columns[name], f"column `{name}`")
         # as databases have them; gaps may be None
-        decimals = array.dtype == object and all(
-            value is None or isinstance(value, Decimal) for value in array
-        )
+        decimals = array.dtype == object and all(value is None or isinstance(value, Decimal) for value in array)
         if array.ndim != 1:
             raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
         if (array.dtype.kind == "b" and name not in keep) or decimals:
@@ -442,11 +432,7 @@ def missing_rows(frame: Any) -> dict[str, np.ndarray]:
         elif values.dtype == object:
             bad = np.fromiter((missing(value) for value in values), bool, len(values))
         else:
-            bad = (
-                np.zeros(len(values), bool)
-                if values.dtype.kind in "iubUS"
-                else np.asarray(frame[name].isna())
-            )
+            bad = np.zeros(len(values), bool) if values.dtype.kind in "iubUS" else np.asarray(frame[name].isna())
         if bad.any():
             found[str(name)] = bad
     return found

@@ -83,11 +83,7 @@ def features(
     found: dict[str, list[object]] = {}
     if levels is not None and isinstance(X, Frame) and all(isinstance(column, str) for column in X.columns):
         _refuse_twins(list(X.columns), who)
-        found = (
-            _levels_of(X, constant)
-            if like is None
-            else {n: list(levels[n]) for n in X.columns if n in levels}
-        )
+        found = _levels_of(X, constant) if like is None else {n: list(levels[n]) for n in X.columns if n in levels}
     array, names = _table(X, who, found)
     if like is not None:
         _check_like(array, names, like, who)
@@ -113,9 +109,7 @@ def column_name(number: int, names: Sequence[str] | None) -> str:
     return f"column {number}" + (f" (`{names[number]}`)" if names is not None else "")
 
 
-def _table(
-    X: TableLike, who: str, levels: Mapping[str, list[object]]
-) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _table(X: TableLike, who: str, levels: Mapping[str, list[object]]) -> tuple[np.ndarray, tuple[str, ...] | None]:
     names = None
     if isinstance(X, Frame):
         _refuse_twins(list(X.columns), who)
@@ -151,9 +145,7 @@ def _table(
     if array.shape[0] == 0:
         raise InvalidValueError(f"X of {who} has 0 rows (shape={array.shape}): at least 1 is required.")
     if array.shape[1] == 0:
-        raise InvalidValueError(
-            f"X of {who} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
-        )
+        raise InvalidValueError(f"X of {who} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
     return (numbers(array, names) if array.dtype.kind not in "fiub" else array), names
 
 
@@ -203,9 +195,7 @@ def _levels_of(frame: Frame, constant: str) -> dict[str, list[object]]:
             known = as_numpy(column.dtype.categories, where).tolist()
             found[name] = [level for level in known if level in occur]
         if not all(isinstance(level, (str, int, float)) for level in found[name]):
-            raise InvalidTypeError(
-                f"the levels of {where} must be strings or numbers: convert them to strings."
-            )
+            raise InvalidTypeError(f"the levels of {where} must be strings or numbers: convert them to strings.")
         if len(found[name]) < 2 and constant == "refuse" and len(values) > 1:
             raise InvalidValueError(f"{where} has the single level {found[name][0]!r}: drop it.")
     return found
@@ -237,11 +227,7 @@ def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, ta
             else:
                 where = target or f"{column_name(first + column, names)} of X"
                 kind = f"numbers, got {type(value).__name__}"  # the next words are scikit-learn's
-                kind = (
-                    "numbers"
-                    if isinstance(value, str)
-                    else kind + "; the argument must be a string or a number"
-                )
+                kind = "numbers" if isinstance(value, str) else kind + "; the argument must be a string or a number"
                 raise InvalidTypeError(
                     f"{where} contains {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
                     f"{kind}. {_how_to_encode(names[first + column] if names else '', target, value)}"
@@ -253,19 +239,11 @@ def _how_to_encode(name: str, target: str, value: object) -> str:
     if target:
         return "For classes use sc.models.LogisticRegression."
     if _is_numeric_text(value):
-        return (
-            f"The texts are numbers: convert them with X.astype({{{name!r}: float}})."
-            if name
-            else "Convert them."
-        )
+        return f"The texts are numbers: convert them with X.astype({{{name!r}: float}})." if name else "Convert them."
     if isinstance(value, (datetime.date, np.datetime64)):
         since = f", e.g. (X[{name!r}] - X[{name!r}].min()).dt.days" if name else ""
         return f"Convert dates to numbers, such as days since the first one{since}."
-    frame = (
-        f": X.astype({{{name!r}: 'category'}}), in polars X.cast({{{name!r}: pl.Categorical}})"
-        if name
-        else ""
-    )
+    frame = f": X.astype({{{name!r}: 'category'}}), in polars X.cast({{{name!r}: pl.Categorical}})" if name else ""
     return (
         "Encode categories with one column per category; a regression does so for the columns of a data frame that "
         f"are categories{frame}."
@@ -316,9 +294,7 @@ def _check_finite(array: np.ndarray, names: tuple[str, ...] | None) -> None:
     rows, columns = np.nonzero(bad)
     whole = np.flatnonzero(np.isnan(array).all(axis=0))
     if len(whole):
-        raise InvalidValueError(
-            f"{column_name(int(whole[0]), names)} of X is missing (NaN) in every row: drop it."
-        )
+        raise InvalidValueError(f"{column_name(int(whole[0]), names)} of X is missing (NaN) in every row: drop it.")
     value = array[rows[0], columns[0]]
     what = "NaN" if np.isnan(value) else "inf"
     raise InvalidValueError(

@@ -21,14 +21,7 @@ from scirocco.models._core.program import FitOptions, Sampled
 from scirocco.models._core.relabel import orders
 from scirocco.models._core.view import View
 from scirocco.models.inputs import TableLike, Units, features
-from scirocco.models.mixture.start import (
-    Priors,
-    RoughFit,
-    known_weights,
-    rough_fit,
-    step_sizes,
-    units_and_priors,
-)
+from scirocco.models.mixture.start import Priors, RoughFit, known_weights, rough_fit, step_sizes, units_and_priors
 from scirocco.run import Run, sample
 from scirocco.samplers import SGLD, Blocks, Preconditioned, Sampler
 from scirocco.simplex import SCIR
@@ -171,9 +164,7 @@ class GaussianMixture(FittedModel):
         if len(table.array) < count:
             rows = f"{len(table.array)} sample{'s' * (len(table.array) > 1)}"
             raise InvalidValueError(f"{count} components need at least as many rows; X has {rows}.")
-        units, priors = units_and_priors(
-            table.array, self.covariance, self.scale, self.prior_scale, self.scale_prior
-        )
+        units, priors = units_and_priors(table.array, self.covariance, self.scale, self.prior_scale, self.scale_prior)
         x, known, rng = (
             units.apply(table.array),
             known_weights(self.weights, count),
@@ -187,11 +178,7 @@ class GaussianMixture(FittedModel):
             partial(sample, self._posterior(known, priors), x, start, sampler=sampler, estimator=estimator),
             num_rows=len(x),
             batch_size=estimator.batching(len(x)).size,
-            told={
-                "names": table.names,
-                **units.written(),
-                "weights": None if known is None else known.tolist(),
-            },
+            told={"names": table.names, **units.written(), "weights": None if known is None else known.tolist()},
         )
         return self._run(program, options, self._asked(options, thin=1, num_burnin=0, share=0.0))
 
@@ -247,9 +234,7 @@ class GaussianMixture(FittedModel):
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Draws in the user's units and in one order of components."""
         self._units = Units(np.asarray(told["mean"]), np.asarray(told["deviation"]))
         self.n_features_in_ = len(self._units.mean)

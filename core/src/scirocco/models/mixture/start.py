@@ -14,11 +14,7 @@ from scirocco.models.inputs import Units, gamma_law
 COVARIANCES = ("known", "diagonal")
 _WHO = "GaussianMixture"
 
-_ROWS, _ITERATIONS, _RESTARTS = (
-    5_000,
-    60,
-    4,
-)  # of EM: rows of the first fits, their iterations, and their number
+_ROWS, _ITERATIONS, _RESTARTS = (5_000, 60, 4)  # of EM: rows of the first fits, their iterations, and their number
 _ALL_ITERATIONS, _CHUNK = 15, 50_000  # iterations on all rows, and how many at once
 _EXTRA = 0.1
 """How much of the posterior variance a step's length, and its minibatch, may each add (half of it, to first order)."""
@@ -52,12 +48,7 @@ class StepSizes(NamedTuple):
 
 
 def rough_fit(
-    x: np.ndarray,
-    num_components: int,
-    rng: np.random.Generator,
-    *,
-    priors: Priors,
-    weights: np.ndarray | None,
+    x: np.ndarray, num_components: int, rng: np.random.Generator, *, priors: Priors, weights: np.ndarray | None
 ) -> RoughFit:
     """EM for the mode of the posterior, from k-means++ seeds on at most 5,000 rows; the best of a few."""
     rows = x if len(x) <= _ROWS else x[rng.choice(len(x), _ROWS, replace=False)]
@@ -102,9 +93,7 @@ def _seeds(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return np.array(chosen)
 
 
-def _em(
-    rows: np.ndarray, seeds: np.ndarray, priors: Priors, weights: np.ndarray | None
-) -> tuple[RoughFit, float]:
+def _em(rows: np.ndarray, seeds: np.ndarray, priors: Priors, weights: np.ndarray | None) -> tuple[RoughFit, float]:
     count = len(seeds)
     spread = np.maximum(rows.std(axis=0), 1e-12)
     fit = RoughFit(
@@ -156,11 +145,7 @@ def _responsibilities(rows: np.ndarray, fit: RoughFit) -> np.ndarray:
 
 
 def units_and_priors(
-    table: np.ndarray,
-    covariance: str,
-    scale: ArrayLike,
-    prior_scale: float | str,
-    scale_prior: tuple[float, float],
+    table: np.ndarray, covariance: str, scale: ArrayLike, prior_scale: float | str, scale_prior: tuple[float, float]
 ) -> tuple[Units, Priors]:
     """From a table and the settings of `GaussianMixture`, which are checked here.
 
@@ -207,7 +192,5 @@ def known_weights(weights: ArrayLike, count: int) -> np.ndarray | None:
     except (TypeError, ValueError):
         known = np.full(count, np.nan)
     if known.shape != (count,) or not np.all(known > 0) or abs(known.sum() - 1) > 1e-6:
-        raise InvalidValueError(
-            f"`weights` of {_WHO} must be {count} numbers > 0 with the sum 1, got {weights!r}."
-        )
+        raise InvalidValueError(f"`weights` of {_WHO} must be {count} numbers > 0 with the sum 1, got {weights!r}.")
     return known

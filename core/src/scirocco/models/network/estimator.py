@@ -254,9 +254,7 @@ class BNN(FittedModel):
             hidden = _checks.positive_int(self.hidden, "hidden")
             codes, classes = checked_labels(y, len(x), self.classes, None)
             params = network.start(math.prod(x.shape[1:]), hidden, len(classes), self.seed)
-            return NetworkProblem(
-                Probabilities(network), params, LabelledRows(x, codes), form, classes, prior
-            )
+            return NetworkProblem(Probabilities(network), params, LabelledRows(x, codes), form, classes, prior)
         check_network(self.apply, self.params)
         count = num_classes_of(self.apply, self.params, x)
         codes, classes = checked_labels(y, len(x), self.classes, count)

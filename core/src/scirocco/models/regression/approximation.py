@@ -94,13 +94,7 @@ class DesignRows:
         chosen = np.sort(rng.choice(len(self), count, replace=False))
         offset, weight = (None if part is None else part[chosen] for part in (self.offset, self.weight))
         return DesignRows(
-            self.x[chosen],
-            self.codes[chosen],
-            self.num_classes,
-            self.intercept,
-            self.baseline,
-            offset,
-            weight,
+            self.x[chosen], self.codes[chosen], self.num_classes, self.intercept, self.baseline, offset, weight
         )
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -146,9 +140,7 @@ class DesignRows:
             return float(np.sum(target * eta) - np.sum(whole))
         return float(np.sum(weight * target * eta) - np.sum(weight[:, 0] * whole))
 
-    def _add_curvature(
-        self, curvature: np.ndarray, z: np.ndarray, mean: np.ndarray, times: float | np.ndarray
-    ) -> None:
+    def _add_curvature(self, curvature: np.ndarray, z: np.ndarray, mean: np.ndarray, times: float | np.ndarray) -> None:
         p = z.shape[1]
         for k in range(self.num_predictors):
             for other in range(k + 1):
@@ -174,16 +166,12 @@ def affordable(size: int) -> int:
     return max(1_000, int(_WORK / size**2))
 
 
-def approximate(
-    rows: DesignRows, prior: Callable[[np.ndarray], Prior], rng: np.random.Generator
-) -> Approximation:
+def approximate(rows: DesignRows, prior: Callable[[np.ndarray], Prior], rng: np.random.Generator) -> Approximation:
     """Newton steps on some rows, then on all. `prior` makes the prior from the likelihood's own precisions (K, d)."""
     size = int(np.prod(rows.shape))
     few = rows.part(min(_FIRST_ROWS, affordable(size)), rng)
     blank = few.look(np.zeros(rows.shape))
-    information = (
-        len(rows) / len(few) * np.diagonal(blank.curvature).reshape(rows.shape)[:, : rows.x.shape[1]]
-    )
+    information = len(rows) / len(few) * np.diagonal(blank.curvature).reshape(rows.shape)[:, : rows.x.shape[1]]
     made = prior(information)
     theta, squares = np.zeros(rows.shape), 1.0 / np.maximum(information, 1e-12)
     some, factor = few, len(rows) / len(few)
@@ -198,13 +186,7 @@ def approximate(
 
 
 def _climb(
-    rows: DesignRows,
-    some: DesignRows,
-    factor: float,
-    prior: Prior,
-    theta: np.ndarray,
-    squares: np.ndarray,
-    most: int,
+    rows: DesignRows, some: DesignRows, factor: float, prior: Prior, theta: np.ndarray, squares: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The centre, and the mean squares of the coefficients there, by Newton steps.
 
@@ -214,9 +196,7 @@ def _climb(
     shape, number = theta.shape, squares.shape[1]
     scale, alike = factor * len(rows) / len(some), some is rows
 
-    def curve(
-        penalty: np.ndarray, at: np.ndarray, given: LikelihoodLook | None = None
-    ) -> Curve[LikelihoodLook]:
+    def curve(penalty: np.ndarray, at: np.ndarray, given: LikelihoodLook | None = None) -> Curve[LikelihoodLook]:
         here = at.reshape(shape)
         seen = rows.look(here, alike) if given is None else given
 
@@ -255,10 +235,7 @@ def laplace(rows: DesignRows, variance: float) -> Ascent[None]:
 def full_precision(working: Working, prior: Prior, shape: tuple[int, ...]) -> np.ndarray:
     """The working precisions of the coefficients, and that of the intercept where there is one."""
     return np.concatenate(
-        [
-            working.precision,
-            np.full((shape[0], shape[1] - working.precision.shape[1]), prior.intercept_scale**-2.0),
-        ],
+        [working.precision, np.full((shape[0], shape[1] - working.precision.shape[1]), prior.intercept_scale**-2.0)],
         axis=1,
     )
 
@@ -290,9 +267,7 @@ def survey(rows: DesignRows, found: Approximation, rng: np.random.Generator) -> 
         curvature = scale * part.look(theta).curvature + penalty
         largest = max(largest, float(np.linalg.eigvalsh(factor.T @ curvature @ factor)[-1]))
         for here, z in part.chunks():
-            change = part.means(part.predictors(here, z, theta)) - part.means(
-                part.predictors(here, z, found.centre)
-            )
+            change = part.means(part.predictors(here, z, theta)) - part.means(part.predictors(here, z, found.centre))
             if part.weight is not None:
                 change = part.weight[here, None] * change
             each = (change[:, :, None] * z[:, None, :]).reshape(len(z), -1) @ factor
@@ -379,9 +354,7 @@ def method(
         tree = unflattened(noise, start)
         ones = unflattened(np.ones_like(noise), start)
         inner = inner.resolve(Scales(FRICTION**2, tree, ones, num_rows // size, factor), start)
-    return SamplingMethod(
-        sampler or Preconditioned(inner, factor=factor), ControlVariates(size, centre=start), start
-    )
+    return SamplingMethod(sampler or Preconditioned(inner, factor=factor), ControlVariates(size, centre=start), start)
 
 
 def unflattened(flat: np.ndarray, like: dict[str, np.ndarray]) -> dict[str, Array]:

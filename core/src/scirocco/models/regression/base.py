@@ -25,22 +25,8 @@ from scirocco.models._core.view import Seen, View, size_of
 from scirocco.models.inputs import ColumnLike, TableLike, features, targets
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression.approximation import THIN, SamplingMethod, in_own_units
-from scirocco.models.regression.columns import (
-    FitInput,
-    for_prediction,
-    from_formula,
-    per_row,
-    plain,
-    response_of,
-)
-from scirocco.models.regression.density import (
-    KINDS,
-    RESOLUTION,
-    HorseshoePrior,
-    LaplacePrior,
-    NormalPrior,
-    Prior,
-)
+from scirocco.models.regression.columns import FitInput, for_prediction, from_formula, per_row, plain, response_of
+from scirocco.models.regression.density import KINDS, RESOLUTION, HorseshoePrior, LaplacePrior, NormalPrior, Prior
 from scirocco.run import Run, sample
 from scirocco.samplers import Sampler
 
@@ -103,9 +89,7 @@ class Regression(FittedModel):
     """Draws for predictions, (draw, ...), in double precision."""
 
     @classmethod
-    def from_formula(
-        cls, formula: str, frame: Any, *, weights: str | None = None, **settings_and_options: Any
-    ) -> Self:
+    def from_formula(cls, formula: str, frame: Any, *, weights: str | None = None, **settings_and_options: Any) -> Self:
         """Fit to the columns that a formula makes of a data frame: the same as `cls(formula=...).fit(frame)`.
 
         Parameters
@@ -266,9 +250,7 @@ class Regression(FittedModel):
         run = replace(run, configuration=run.configuration | {"num_rows": told["num_rows"]})
         super()._settle(run, told, arrays)
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         draws = in_own_units(run.draws, told)
         self._design = None if told["design"] is None else Design.read(told["design"])
         self._columns = None if told["names"] is None else list(map(str, told["names"]))
@@ -308,9 +290,7 @@ class Regression(FittedModel):
         self._check_fitted()
         return self.run_.labelled_draws()
 
-    def _predictors(
-        self, X: TableLike, offset: ColumnLike | None = None
-    ) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predictors(self, X: TableLike, offset: ColumnLike | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         """Rows, and their linear predictors (rows, draws) or (rows, draws, K), some rows at a time."""
         who = type(self).__name__
         if self._design is not None and self.formula is not None:
@@ -378,10 +358,7 @@ class Regression(FittedModel):
     def _coordinates(self) -> dict[str, Sequence[Any]]:
         """The names of columns and classes, by the axis of `coef` and `intercept` that they label."""
         several = [self._predictor_names()] if self._predictor_names() else []
-        named: dict[str, list[list[Any]]] = {
-            "coef": [*several, list(self._columns or [])],
-            "intercept": several,
-        }
+        named: dict[str, list[list[Any]]] = {"coef": [*several, list(self._columns or [])], "intercept": several}
         return {
             f"{name}_dim_{axis}": labels
             for name, axes in named.items()
@@ -412,12 +389,8 @@ def _coefficients(seen: Seen) -> Section:
     order = sorted(places, key=lambda k: -sure[k])
     names = [seen.names[k].removeprefix("coef[").removesuffix("]") for k in order]
     shown = order[:_FOREST]
-    scaled = {
-        name: seen.summary[name][shown] / sd[shown] for name in ("mean", "low", "lower", "upper", "high")
-    }
-    inner, outer = (
-        np.stack([scaled[a], scaled[b]], axis=1) for a, b in (("lower", "upper"), ("low", "high"))
-    )
+    scaled = {name: seen.summary[name][shown] / sd[shown] for name in ("mean", "low", "lower", "upper", "high")}
+    inner, outer = (np.stack([scaled[a], scaled[b]], axis=1) for a, b in (("lower", "upper"), ("low", "high")))
     label = "Coefficients in posterior standard deviations from 0"
     chart = forest(names[:_FOREST], scaled["mean"], inner, outer, label, label)
     words = (
@@ -438,12 +411,6 @@ def _rows(seen: Seen, order: list[int], names: list[str]) -> list[list[str]]:
         values = seen.values[:, :, place]
         above = float(np.mean(values > 0))
         mean, sd = seen.summary["mean"][place], seen.summary["sd"][place]
-        numbers = [
-            mean,
-            sd,
-            seen.summary["low"][place],
-            seen.summary["high"][place],
-            abs(mean) / max(sd, 1e-300),
-        ]
+        numbers = [mean, sd, seen.summary["low"][place], seen.summary["high"][place], abs(mean) / max(sd, 1e-300)]
         rows.append([name, *(number(value) for value in numbers), number(max(above, 1 - above))])
     return rows

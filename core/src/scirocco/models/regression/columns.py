@@ -41,9 +41,7 @@ class FitInput(NamedTuple):
         return len(self.table.array)
 
 
-def plain(
-    X: TableLike, y: ColumnLike | None, offset: Any, weights: Any, intercept: bool, who: str
-) -> FitInput:
+def plain(X: TableLike, y: ColumnLike | None, offset: Any, weights: Any, intercept: bool, who: str) -> FitInput:
     """A table of features; offset and weights are checked when its rows are counted."""
     if isinstance(weights, str):
         raise InvalidTypeError(
@@ -53,9 +51,7 @@ def plain(
     return FitInput(X, y, offset, weights, intercept)
 
 
-def from_formula(
-    formula: str, frame: Any, y: Any, offset: Any, weights: Any, intercept: bool, who: str
-) -> FitInput:
+def from_formula(formula: str, frame: Any, y: Any, offset: Any, weights: Any, intercept: bool, who: str) -> FitInput:
     """The columns of a formula; offset and response are named there."""
     parsed = parse(formula)
     if y is not None or offset is not None:

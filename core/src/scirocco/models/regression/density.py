@@ -106,9 +106,7 @@ class HorseshoePrior:
         flat = squares.reshape(-1, squares.shape[-1])
         tau = np.exp(_LOG_TAU)
         terms = np.stack([self._terms(flat, value)[0] for value in tau])
-        density = np.logaddexp.reduce(terms, axis=-1).sum(axis=(1, 2)) + np.log(
-            tau / (1 + (tau / self.scale) ** 2)
-        )
+        density = np.logaddexp.reduce(terms, axis=-1).sum(axis=(1, 2)) + np.log(tau / (1 + (tau / self.scale) ** 2))
         weights = np.exp(density - density.max())
         weights /= weights.sum()
         mean = float(weights @ _LOG_TAU)

@@ -160,9 +160,7 @@ class LinearRegression(Regression):
         data = rows if self.estimator is not None else _few_rows(factor, total, intercept, x.dtype)
         if self.noise is not None:  # in units of the noise, so that it is 1
             noise = np.asarray(self.noise, x.dtype)
-            rows, data = (
-                part | {name: part[name] / noise for name in ("x", "one", "y")} for part in (rows, data)
-            )
+            rows, data = (part | {name: part[name] / noise for name in ("x", "one", "y")} for part in (rows, data))
         chosen = method(Coordinates(start, ordered), self.prior, len(data["y"]), self.sampler, self.estimator)
         told = {**units.written(), "centre": centre}
         model = self._model(prior, start)
@@ -227,25 +225,15 @@ class LinearRegression(Regression):
         if weight is None:
             return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones, "constant": constant * ones}
         root, share = np.sqrt(weight), weight.astype(x.dtype)
-        parts = {
-            "x": x * root[:, None],
-            "y": y * root,
-            "one": root,
-            "share": share,
-            "constant": constant * share,
-        }
+        parts = {"x": x * root[:, None], "y": y * root, "one": root, "share": share, "constant": constant * share}
         return {name: np.asarray(part, x.dtype) for name, part in parts.items()}
 
     def _model(self, prior: Prior, start: dict[str, Any]) -> Model:
-        changes: dict[str, Any] = {
-            name: transforms.positive if name in ("noise", "tau") else None for name in start
-        }
+        changes: dict[str, Any] = {name: transforms.positive if name in ("noise", "tau") else None for name in start}
         constrained = changes if any(changes.values()) else None
         return Model(density.linear, prior, vectorized=True, transforms=constrained)
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if self.noise is not None:
             self.noise_ = float(self.noise)
         return super()._results(run, told, arrays)
@@ -289,9 +277,7 @@ class LinearRegression(Regression):
         return found[0] if interval is None else Predicted(*found)
 
 
-def _few_rows(
-    factor: np.ndarray, num_rows: float, intercept: bool, dtype: DTypeLike
-) -> dict[str, np.ndarray]:
+def _few_rows(factor: np.ndarray, num_rows: float, intercept: bool, dtype: DTypeLike) -> dict[str, np.ndarray]:
     """Rows that say the same as all: those of the triangular factor."""
     first = int(intercept)
     one = factor[:, 0] if intercept else np.zeros(len(factor))

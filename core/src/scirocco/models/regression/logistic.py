@@ -137,12 +137,7 @@ class LogisticRegression(Regression):
         """Model, data, sampler, estimator and start."""
         width = inputs.table.array.shape[1]
         codes, classes = labels(
-            inputs.y,
-            self.classes,
-            num_rows=inputs.num_rows,
-            who=type(self).__name__,
-            sort=True,
-            name=inputs.response,
+            inputs.y, self.classes, num_rows=inputs.num_rows, who=type(self).__name__, sort=True, name=inputs.response
         )
         if inputs.offset is not None and len(classes) > 2:
             raise InvalidValueError(
@@ -150,9 +145,7 @@ class LogisticRegression(Regression):
             )
         units = Units.of(inputs.table.array, self.standardise, inputs.intercept)
         x = units.apply(inputs.table.array)
-        rows = DesignRows(
-            x, codes, len(classes), inputs.intercept, self._baseline, inputs.offset, inputs.weight
-        )
+        rows = DesignRows(x, codes, len(classes), inputs.intercept, self._baseline, inputs.offset, inputs.weight)
         if rows.shape[0] * rows.shape[1] > DENSE_LIMIT:
             prior = self._own_prior(np.ones((1, width)))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
@@ -192,9 +185,7 @@ class LogisticRegression(Regression):
         transformed = changes if "tau" in changes else None
         return Model(likelihood, prior, vectorized=True, transforms=transformed)
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         draws = super()._results(run, told, arrays)
         self.classes_ = np.asarray(told["classes"], np.dtype(told["classes_type"]))
         self.coef_ = self.coef_.reshape(self._coef_shape())
@@ -214,9 +205,7 @@ class LogisticRegression(Regression):
 
     # -- predictions ---------------------------------------------------------------------------------------------------
 
-    def predict_proba(
-        self, X: TableLike, interval: float | None = None, *, offset: ColumnLike | None = None
-    ) -> Any:
+    def predict_proba(self, X: TableLike, interval: float | None = None, *, offset: ColumnLike | None = None) -> Any:
         """Posterior mean of every class's probability, (rows, classes); with `interval`, a `Predicted`.
 
         Parameters

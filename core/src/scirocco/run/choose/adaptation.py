@@ -58,15 +58,10 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
     try:
         search.settle()
         if ready.report.get("roundness", 0.0) >= limits.LIMITS.no_shape:
-            search, chosen = _better(
-                search, problem, _at_start(problem, ready, params, plan.key), own, params
-            )
+            search, chosen = _better(search, problem, _at_start(problem, ready, params, plan.key), own, params)
         for length in _WINDOWS[1:]:
             search.reshape(search.window(length))
-        while (
-            search.disagreement > limits.LIMITS.adapted_r_hat
-            and search.steps < limits.LIMITS.most_adaptation_steps
-        ):
+        while search.disagreement > limits.LIMITS.adapted_r_hat and search.steps < limits.LIMITS.most_adaptation_steps:
             search.reshape(search.window(_WINDOWS[-1]))
         search.window(_LAST)
     finally:
@@ -107,9 +102,7 @@ def _better(
 def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> DeviceChains:
     """Chains that start around the first guess, further apart than the posterior's standard deviations suggest."""
     for spread in (*_SPREADS, 0.0):
-        places = scattered(
-            ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed
-        )
+        places = scattered(ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed)
         chains = make_chains(problem, ready.start._replace(places=places), plan)
         gradient = chains.current[1]
         if all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)):
@@ -129,8 +122,7 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [
-            jax.tree.map(lambda leaf, n=number: leaf[n], places)
-            for number in range(min(plan.num_chains, _LOOKED_AT))
+            jax.tree.map(lambda leaf, n=number: leaf[n], places) for number in range(min(plan.num_chains, _LOOKED_AT))
         ]
         values = [log_density_on_rows(problem.model, problem.table.num_rows, one, rows) for one in some]
         if np.all(np.isfinite(values)):

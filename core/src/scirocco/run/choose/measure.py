@@ -106,10 +106,7 @@ def measure(model: Any, source: RowSource, params: Params, devices: Devices | No
 
 def _numbers(model: Any, source: ArraySource) -> float:
     """Numbers in the data, or as many as cost the same."""
-    cost, numbers = (
-        model.facts.row_cost(source.row_spec),
-        sum(leaf.size for leaf in jax.tree.leaves(source.arrays)),
-    )
+    cost, numbers = (model.facts.row_cost(source.row_spec), sum(leaf.size for leaf in jax.tree.leaves(source.arrays)))
     return float(numbers if cost == 1 else max(numbers, limits.LIMITS.plain_row * source.num_rows * cost))
 
 

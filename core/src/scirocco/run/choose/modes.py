@@ -48,9 +48,7 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
             _add(found, model, num_rows, point, rows)
     away = np.maximum(np.abs(_flat(start) - here), 10 * deviations)
     away = np.maximum(away, np.abs(here))
-    normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal(
-        (limits.LIMITS.mode_searches, flat.size)
-    )
+    normals = np.random.default_rng([SeedPurpose.MODES]).standard_normal((limits.LIMITS.mode_searches, flat.size))
     for normal in normals:
         _add(found, model, num_rows, back(here + away * normal), rows)
     found.sort(key=lambda one: -one.log_mass)
@@ -75,8 +73,7 @@ def _images(mode: Params) -> Iterator[Params]:
     for length in sorted({leaf.shape[0] for leaf in leaves if leaf.ndim and 2 <= leaf.shape[0] <= 8}):
         for shift in range(1, length):
             yield jax.tree.unflatten(
-                treedef,
-                [np.roll(leaf, shift, 0) if leaf.ndim and len(leaf) == length else leaf for leaf in leaves],
+                treedef, [np.roll(leaf, shift, 0) if leaf.ndim and len(leaf) == length else leaf for leaf in leaves]
             )
 
 
@@ -134,7 +131,5 @@ def _shown(params: PyTree) -> str:
     for name, leaf in named[:3]:
         values = [f"{value:.3g}" for value in np.ravel(np.asarray(leaf))[:3]]
         more = ", ..." if np.size(leaf) > 3 else ""
-        some.append(
-            f"{name} = {values[0]}" if np.ndim(leaf) == 0 else f"{name} = [{', '.join(values)}{more}]"
-        )
+        some.append(f"{name} = {values[0]}" if np.ndim(leaf) == 0 else f"{name} = [{', '.join(values)}{more}]")
     return ", ".join(some) + (", ..." if len(named) > 3 else "")

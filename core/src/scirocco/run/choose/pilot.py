@@ -41,9 +41,7 @@ _POWER_STEPS = 15
 """Of the power iteration for the largest curvature, which is then some per cent too small."""
 
 
-def measure(
-    model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key, thorough: bool = False
-) -> Scales:
+def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key, thorough: bool = False) -> Scales:
     """Curvature and noise where the posterior has its mass, in the coordinates of the sampler.
 
     `thorough`: the noise of control variates is computed from all rows, because batches rarely contain the rare rows
@@ -261,14 +259,7 @@ def programs_of_scales(
 
 
 def _measurement(
-    model: Model,
-    parts: Parts,
-    table: Table,
-    memory: PyTree,
-    position: Params,
-    factor: Any,
-    key: Key,
-    thorough: bool,
+    model: Model, parts: Parts, table: Table, memory: PyTree, position: Params, factor: Any, key: Key, thorough: bool
 ) -> tuple[Any, ...]:
     """The arguments of `_measure`."""
     rows = _rows(table, position)
@@ -285,13 +276,7 @@ def _measurement(
 
 
 def noise_at(
-    model: Model,
-    parts: Parts,
-    table: Table,
-    memory: PyTree,
-    positions: Params,
-    factor: Any,
-    key: Key,
+    model: Model, parts: Parts, table: Table, memory: PyTree, positions: Params, factor: Any, key: Key
 ) -> PyTree:
     """Variance of one gradient estimate at each of some positions: leaves (position, ...), for each parameter.
 
@@ -309,15 +294,12 @@ def noise_at(
     return _noise_at(model, bare, positions, numbers, factor, memory, key)
 
 
-@setup_program(
-    0,
-)
+@setup_program(0)
 def _noise_at(
     model: Model, parts: Parts, positions: Params, numbers: Array, factor: Any, memory: PyTree, key: Key
 ) -> PyTree:
     return jax.lax.map(
-        lambda each: _noise_of_batch(model, parts, each[0], factor, memory, key, each[1]),
-        (positions, numbers),
+        lambda each: _noise_of_batch(model, parts, each[0], factor, memory, key, each[1]), (positions, numbers)
     )
 
 
@@ -328,12 +310,8 @@ def _noise_of_batch(
     context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
     estimator = parts.estimator
     if factor is not None and factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
-        if (
-            not estimator.traits.needs_index
-        ):  # a table of the rows' gradients is in the parameters' own coordinates
-            return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[
-                0
-            ].noise
+        if not estimator.traits.needs_index:  # a table of the rows' gradients is in the parameters' own coordinates
+            return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[0].noise
         factor = factor[:, 0]
     kind = "diagonal" if factor is None or factor.ndim == 1 else "full"
     estimate = estimator.estimate(model.summand, position, memory, context, kind)[0]
@@ -346,9 +324,7 @@ class _Pulled(NamedTuple):
     summand: Any
     factor: Any
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """The sum, in round coordinates."""
         return _pull(self.factor, self.summand.total(position, rows, weights, key))
 
@@ -368,10 +344,7 @@ def curvature_limit(
 
 def _is_affordable(model: Model, table: Table, position: Params) -> bool:
     """Whether the curvature of all rows is computed."""
-    return (
-        table.num_rows * _tree.size(position) * model.facts.row_cost(table.row_spec)
-        <= limits.LIMITS.exact_curvature
-    )
+    return table.num_rows * _tree.size(position) * model.facts.row_cost(table.row_spec) <= limits.LIMITS.exact_curvature
 
 
 def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
@@ -399,9 +372,7 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, fact
 
 
 @setup_program(0, 1)
-def _curvature_of_all(
-    model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key
-) -> Array:
+def _curvature_of_all(model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key) -> Array:
     """The largest curvature, by power iteration with Hessian-vector products over all rows, in chunks."""
     summand = Probed(model.summand)
 

@@ -282,9 +282,7 @@ class Lanes:
         except ValueError:  # each lane has its own memory
             self._shared, self.states = False, _start(False, *begin)
 
-    def _step(
-        self, parts: Parts, states: KernelState, span: tuple[int, int, int] = (1, 1, 0)
-    ) -> tuple[Any, ...]:
+    def _step(self, parts: Parts, states: KernelState, span: tuple[int, int, int] = (1, 1, 0)) -> tuple[Any, ...]:
         """The arguments of `_advance`; `span`: steps, steps per draw, steps already made towards the first."""
         return self.arena.model, self._shared, self._room, parts, self._inners, states, *span
 
@@ -344,10 +342,7 @@ class Lanes:
         states = self.states
         (self._inners, sampler, gradient, memory), keys = _picked(*self._pick(lanes, states, number))
         self.states = states._replace(
-            sampler=sampler,
-            gradient=gradient,
-            memory=states.memory if self._shared else memory,
-            noise_key=keys,
+            sampler=sampler, gradient=gradient, memory=states.memory if self._shared else memory, noise_key=keys
         )
         self.owners = np.concatenate([owners, np.full(spare, -1)])
         self.alive = settings
@@ -367,9 +362,7 @@ def _like(spec: PyTree, data: PyTree) -> PyTree:
     """The shapes of results of programs with these data, placed as the results will be."""
     first = jax.tree.leaves(data)[0]
     where = first.sharding if getattr(first, "committed", False) else None
-    return jax.tree.map(
-        lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where, weak_type=s.weak_type), spec
-    )
+    return jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=where, weak_type=s.weak_type), spec)
 
 
 def _replicate_keys(key: Key, replicates: Array) -> Key:

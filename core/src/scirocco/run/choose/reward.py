@@ -76,9 +76,7 @@ def discrepancies(model: Model, judge: Judge, replicates: int, draws: Params, ke
     return np.asarray(function(*arguments))[: lanes // replicates] / (replicates * count) ** 2
 
 
-def program(
-    model: Model, judge: Judge, replicates: int, draws: Params, key: Key
-) -> tuple[Any, tuple[Any, ...]]:
+def program(model: Model, judge: Judge, replicates: int, draws: Params, key: Key) -> tuple[Any, tuple[Any, ...]]:
     """The jitted function of `discrepancies`, and its arguments."""
     lanes = jax.tree.leaves(draws)[0].shape[0]
     own = np.arange(lanes) // replicates
@@ -153,9 +151,7 @@ def _parts(model: Model, rows: PyTree, position: Params) -> tuple[PyTree, PyTree
     return model.summand.total(position, rows), jax.grad(model.log_prior_density)(position)
 
 
-def _gradient(
-    model: Model, judge: Judge, rows: PyTree, there: tuple[PyTree, PyTree], position: Params
-) -> PyTree:
+def _gradient(model: Model, judge: Judge, rows: PyTree, there: tuple[PyTree, PyTree], position: Params) -> PyTree:
     """The gradient at the centre plus the change from there, on these rows."""
     here = _parts(model, rows, position)
     return jax.tree.map(

@@ -59,9 +59,7 @@ def prepare(
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if (
-        free
-        and dimension_of(params) > limits.LIMITS.trajectory_parameters
-        and not report.get("is_mode", True)
+        free and dimension_of(params) > limits.LIMITS.trajectory_parameters and not report.get("is_mode", True)
     ):  # no shape to be measured
         return problem, Ready(parts.sampler, parts.estimator, start, report | {"roundness": math.inf})
     if not report.get("is_mode", True):
@@ -102,9 +100,7 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
         return
     if model.facts.takes_key or not sampler.is_open:
         return
-    with contextlib.suppress(
-        Exception
-    ):  # what is wrong with the user's functions is said where they are checked
+    with contextlib.suppress(Exception):  # what is wrong with the user's functions is said where they are checked
         position = beside(table.data, model.unconstrain(params))
         noise = not sampler.needs.trajectory and not problem.parts.estimator.traits.is_exact
         rows = some_rows(model, table, key)
@@ -113,9 +109,7 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
             compile_ahead(pilot.programs(model, table, position, key, noise))
 
 
-def prepare_estimator(
-    problem: Problem, params: Params, *, num_chains: int, key: Key
-) -> tuple[Parts, Prepared]:
+def prepare_estimator(problem: Problem, params: Params, *, num_chains: int, key: Key) -> tuple[Parts, Prepared]:
     """Check the start and prepare the estimator."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
@@ -195,10 +189,7 @@ def _resolved(
     setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
-        found |= {
-            "steps_per_effective_draw": setting.time,
-            "variance_from_noise": setting.gain * largest(scales.noise),
-        }
+        found |= {"steps_per_effective_draw": setting.time, "variance_from_noise": setting.gain * largest(scales.noise)}
     return parts._replace(sampler=parts.sampler.resolve(scales, position)), start, found, thin
 
 
@@ -250,9 +241,7 @@ def lower(factor: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(product).astype(np.float32)
 
 
-def _several_modes(
-    model: Model, table: Table, mode: Params, start: Params, key: Key
-) -> tuple[Params, dict[str, Any]]:
+def _several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> tuple[Params, dict[str, Any]]:
     """The mode of the most mass, and a description of all if there are several."""
     rows = some_rows(model, table, key)
     found = modes.other_modes(model, table.num_rows, mode, start, rows)
@@ -273,9 +262,7 @@ def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Foun
     return mode if mode.report["distance_to_mode_in_sd"] <= FAR else None
 
 
-def count_scales(
-    model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
-) -> Reference:
+def count_scales(model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key) -> Reference:
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
     if not estimator.core.traits.is_uniform:
         raise InvalidValueError(

@@ -97,9 +97,7 @@ def _completed(request: Request, ready: Ready) -> Request:
     return request._replace(plan=plan, estimator=estimator)
 
 
-def _report(
-    request: Request, ready: Ready, measured: Measured, because: str, seconds: float | None
-) -> dict[str, Any]:
+def _report(request: Request, ready: Ready, measured: Measured, because: str, seconds: float | None) -> dict[str, Any]:
     """The choice in words and in numbers, for `run.preparation`; empty if nothing was chosen."""
     line = explain(request, ready, seconds)
     report: dict[str, Any] = {"chosen": line, "left_out": sorted(request.left_out)} if line else {}
@@ -117,9 +115,7 @@ def explain(request: Request, ready: Ready, seconds: float | None) -> str:
         how = each.get(sampler.needs.metric, "")
         where = f" in coordinates scaled{how} at the mode" if sampler.needs.metric != "none" else ""
         if not where and methods.default_thin(sampler, None) > 1:
-            where = (
-                " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
-            )
+            where = " (the posterior is far from Gaussian: predictions can be averaged, single parameters cannot)"
         said.append(f"{type(core_of(sampler)).__name__}{where}")
     if "estimator" in left_out:
         size, unit = ready.estimator.batching(request.source.num_rows).size, request.source.unit

@@ -103,12 +103,9 @@ class Tuning:
         shown = body[:rows] + [row for row in body[rows:] if row[-1]]
         widths = [max(len(row[k]) for row in (head, *shown)) for k in range(len(head))]
         lines = [
-            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-            for row in (head, *shown)
+            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (head, *shown)
         ]
-        title = (
-            f"{_name(self.sampler)}: {_settings(self.best.settings)}, the best of {len(self.trials)} settings"
-        )
+        title = f"{_name(self.sampler)}: {_settings(self.best.settings)}, the best of {len(self.trials)} settings"
         left = len(body) - len(shown)
         more = [f"... and {left} more"] if left > 0 else []
         return "\n".join([f"{title} ({self.seconds:.1f} s)", *lines, *more])
@@ -173,9 +170,7 @@ def tune_prepared(
     spread = shape.factor
     if spread.ndim == 2 and spread.shape[0] != spread.shape[1]:
         spread = spread[:, 0]  # draws are compared in coordinates scaled one by one
-    known = (
-        without_value(prepared.gradient) if prepared.near_mode else None
-    )  # there the centre is its position
+    known = without_value(prepared.gradient) if prepared.near_mode else None  # there the centre is its position
     of = (centre, spread, _inverse(spread), inner.temperature, key, known)
     judge = None if method == "curvature" else reward.make_judge(model, table, *of)
     if judge is not None and len(arenas) == 1:
@@ -267,9 +262,7 @@ def _scales(arena: Arena, sampler: Sampler, centre: Params, key: Key) -> Scales:
     )
 
 
-def _coordinates(
-    arena: Arena, centre: Params, preconditioner: str | None, key: Key
-) -> tuple[Sampler, metric.Shape]:
+def _coordinates(arena: Arena, centre: Params, preconditioner: str | None, key: Key) -> tuple[Sampler, metric.Shape]:
     """The sampler, in other coordinates if requested or worthwhile, and the posterior's shape."""
     model, sampler, table = arena.model, arena.parts.sampler, arena.table
     size = _tree.size(centre)

@@ -105,9 +105,7 @@ def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_s
     mean, variance = exact_moments(theta0, counts.mean, powers * h)
     gone = 1 - np.exp(-powers * h)
     _, c2, c3 = _constants_1(h, powers)
-    return Moments.plain(
-        mean + gone * ratio, variance + (variance + gone**2 + c2) * ratio + 2 * c3 * ratio**2
-    )
+    return Moments.plain(mean + gone * ratio, variance + (variance + gone**2 + c2) * ratio + 2 * c3 * ratio**2)
 
 
 def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
@@ -193,9 +191,7 @@ def _setting(
     check_process(process, counts, theta0)
     times = Times.of(step_size, num_steps)
     if not isinstance(times.sizes, float):
-        raise InvalidValueError(
-            "the papers' formulas are for one step size. Use theory.moments for a schedule."
-        )
+        raise InvalidValueError("the papers' formulas are for one step size. Use theory.moments for a schedule.")
     return times.sizes, times.numbers.astype(np.float64)
 
 

@@ -72,12 +72,7 @@ class _Step(NamedTuple):
 
 
 def moments(
-    process: str,
-    theta0: float,
-    counts: Counts,
-    step_size: ArrayLike,
-    num_steps: ArrayLike,
-    parametrization: int = 2,
+    process: str, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: ArrayLike, parametrization: int = 2
 ) -> Moments:
     """Mean and variance of θ after M steps from θ₀, exact for independent batches.
 
@@ -126,12 +121,7 @@ def moments(
 
 
 def conditional_variance(
-    process: str,
-    theta0: float,
-    counts: Counts,
-    step_size: ArrayLike,
-    num_steps: ArrayLike,
-    parametrization: int = 2,
+    process: str, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: ArrayLike, parametrization: int = 2
 ) -> Any:
     """E[Var(θ_M | batches)]: the part of the variance that remains given the batches.
 
@@ -256,12 +246,8 @@ def correction(counts: Counts, step_size: float, parametrization: int = 2) -> Co
     positive(step_size, "step_size")
     step, a = _Step.of(counts, float(step_size), parametrization), counts.mean
     factor = a * (1.0 - step.decay) / step.push
-    ends = (
-        step.variance_of_decay * a * a + 2 * factor * step.covariance * a + factor**2 * step.variance_of_push
-    )
-    return Correction(
-        factor, (a * (1.0 - step.decay_squared) - ends) / (step.slope * a + factor * step.noise)
-    )
+    ends = step.variance_of_decay * a * a + 2 * factor * step.covariance * a + factor**2 * step.variance_of_push
+    return Correction(factor, (a * (1.0 - step.decay_squared) - ends) / (step.slope * a + factor * step.noise))
 
 
 def exact_moments(theta0: float, shape: float, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -294,9 +280,7 @@ def _recursion(theta0: float, counts: Counts, times: Times, parametrization: int
             rows.append((mean, variance, within))
     found = np.array(rows)
     found[np.isnan(found)] = np.inf  # all inputs are finite: NaN comes from an overflow
-    return tuple(
-        found[times.numbers].T if times.numbers.ndim < 2 else np.moveaxis(found[times.numbers], -1, 0)
-    )
+    return tuple(found[times.numbers].T if times.numbers.ndim < 2 else np.moveaxis(found[times.numbers], -1, 0))
 
 
 def _plain(array: Any) -> Any:
