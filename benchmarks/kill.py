@@ -2,8 +2,8 @@
 
 python benchmarks/kill.py KIND|all [NUMBER] [SEED]
 
-KIND is a name in KINDS: runs of `sc.sample` (data in memory, rows in a folder, the default method, counts), of
-`sc.combine.subposteriors`, of every model of `sc.models` (as in tests/models/test_contract.py), or `cluster`: there
+KIND is a name in KINDS: runs of `sc.sample` (data in memory, rows in a folder, the default method, counts), of every
+model of `sc.models` (as in tests/models/test_contract.py), or `cluster`: there
 workers of Dask are killed while they run chains. A kill counts if it comes after the first commit. Results are compared
 bit for bit with a run that nobody killed.
 """
