@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile --prefer-binary
 # it knows neither pip's settings nor its indexes.
 UV ?=
 install = $(if $(UV),$(UV) pip install --quiet --system-certs --python $(1)/bin/python $(2) || )$(1)/bin/pip install $(PIP_FLAGS) $(2)
-PAGES = README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
+PAGES = README.md core/README.md latent/README.md papers/README.md benchmarks/README.md   # those in docs/ are run when the documentation is built
 DOCS_FLAGS ?= -E   # everything anew; DOCS_FLAGS= builds only pages that have changed
 DOCS_JOBS ?= 4   # pages at a time; they wait for imports and compilers, so more than there are cores
 HTML := build/docs/html
@@ -40,7 +40,7 @@ help:  ## say what can be made
 env:  ## an environment with everything: make env VENV=path
 	@$(MAKE) --no-print-directory $(VENV)
 
-demo: $(STAMP)  ## a logistic regression posterior on 100,000 rows, in under a minute
+demo: $(STAMP)  ## the plain call on 100,000 rows beside the exact answer, a report, and three models: a minute
 	$(BIN)/scirocco demo
 
 quick: $(STAMP)  ## while you work: lint, contracts, unit tests, every sampler and estimator once, store, a command
@@ -79,10 +79,10 @@ types: $(STAMP)  ## mypy
 contracts: $(STAMP)  ## import-linter: which room may import which
 	$(BIN)/lint-imports --no-logo
 
-dist: $(STAMP)  ## wheel and sdist in dist/, tried in new environments: minimal, with each extra, from the sdist
+dist: $(STAMP)  ## wheels and sdists in dist/, tried in new environments: minimal, each extra, full, READMEs, uvx, pipx
 	$(BIN)/python tools/environments.py dist
 
-versions: $(STAMP)  ## Python 3.11 to 3.13, where they are found, with the oldest and the newest jax
+versions: $(STAMP)  ## Python 3.11 to 3.14, where they are found, with the oldest and the newest jax
 	$(BIN)/python tools/environments.py versions
 
 minimal: $(STAMP_MINIMAL)  ## the package with nothing but jax and numpy beside it
@@ -132,7 +132,7 @@ $(VENV_PYMC): $(STAMP_PYMC)
 
 $(STAMP_PYMC): core/pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV_PYMC)
-	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e './core[pymc,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
+	$(VENV_PYMC)/bin/pip install $(PIP_FLAGS) -e './core[pymc,arviz,plot,numpyro,formula]' '$(PYMC)' bambi numpyro hypothesis pytest pytest-xdist
 	@touch $@
 
 $(STAMP_MINIMAL): core/pyproject.toml

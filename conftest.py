@@ -176,10 +176,7 @@ def _changed_folders() -> set[str]:
                 parts = ["cli" if part == "commands" else part for part in parts]
                 for folder, depth in itertools.product((f"{distribution}/tests", "tests"), range(len(parts))):
                     *above, name = parts[: depth + 1]
-                    changed |= {
-                        "/".join([folder, *above, name]),
-                        "/".join([folder, *above, f"test_{name}.py"]),
-                    }
+                    changed |= {"/".join([folder, *above, name]), "/".join([folder, *above, f"test_{name}.py"])}
     return changed
 
 
@@ -252,9 +249,7 @@ class _Table:
         cache = os.environ["JAX_COMPILATION_CACHE_DIR"] or "not kept"
         self._write(f"parts: {chosen or ', '.join(PARTS)}; compiled programs: {cache}")
         seed = os.environ["SCIROCCO_TEST_SEED"]
-        self._write(
-            f"to repeat the choices of this run: SCIROCCO_TEST_PAIRS={pairs} SCIROCCO_TEST_SEED={seed}"
-        )
+        self._write(f"to repeat the choices of this run: SCIROCCO_TEST_PAIRS={pairs} SCIROCCO_TEST_SEED={seed}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         part = getattr(report, "part", None)
@@ -272,9 +267,7 @@ class _Table:
     def pytest_terminal_summary(self) -> None:
         if not self.tests:
             return
-        self._write(
-            f"{'part':8} {'tests':>6} {'passed':>7} {'failed':>7} {'skipped':>8} {'CPU s':>7}  slowest"
-        )
+        self._write(f"{'part':8} {'tests':>6} {'passed':>7} {'failed':>7} {'skipped':>8} {'CPU s':>7}  slowest")
         total = 0.0
         for part in PARTS:
             if not (tests := self.tests[part]):
@@ -283,9 +276,7 @@ class _Table:
             total += seconds
             numbers = (len(tests), count["passed"], count["failed"], count["skipped"])
             self._write(
-                "{:8} {:6} {:7} {:7} {:8} {:7.0f}  {:.1f} s {}".format(
-                    part, *numbers, seconds, tests[slowest], slowest
-                )
+                "{:8} {:6} {:7} {:7} {:8} {:7.0f}  {:.1f} s {}".format(part, *numbers, seconds, tests[slowest], slowest)
             )
         files = collections.Counter()
         for test, seconds in ((test, s) for tests in self.tests.values() for test, s in tests.items()):

@@ -236,9 +236,7 @@ def plain_scan(data, params, log_likelihoods, prior, num_chains, batch, step_siz
         return jax.lax.scan(step, params, jax.random.split(key, THIN * num_draws), unroll=unroll)[0]
 
     def make(num_draws):
-        def one(
-            key, data, params
-        ):  # weights are arguments: as constants of a program they take long to compile
+        def one(key, data, params):  # weights are arguments: as constants of a program they take long to compile
             return chain(key, data, params, num_draws)
 
         keys = jax.random.split(jax.random.key(0), num_chains)
@@ -273,9 +271,7 @@ def networks(arguments):
             for precision in (None,) if size[1] < 1_000 else (None, "bfloat16"):
                 estimator = sc.Minibatch(batch, precision=precision)
                 sampler = sc.SGLD(1e-8)
-                mine = ours(
-                    *(model, {"x": x, "y": y}, params, sampler, estimator, count, arguments.seconds), thin=500
-                )
+                mine = ours(*(model, {"x": x, "y": y}, params, sampler, estimator, count, arguments.seconds), thin=500)
                 print(
                     f"{'-'.join(map(str, size)):>18} {count:>6} {precision or 'default':>9} {mine:>9.0f} "
                     f"{rival:>8.0f} {mine / rival:>6.2f}",
@@ -329,9 +325,7 @@ def setup(arguments):
             cells = []
             for _ in range(2):
                 code = _SETUP.format(rows=rows, arguments=given)
-                out = subprocess.run(
-                    [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-                )
+                out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
                 line = [line for line in out.stdout.splitlines() if line.startswith("FOUND")]
                 if not line:
                     sys.exit(out.stderr)

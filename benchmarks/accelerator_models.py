@@ -84,12 +84,7 @@ def mixture(arguments):
             ("collapsed", "cpu", 100),
         ):
             model = sc.models.DPMixture(
-                sampler=sampler,
-                device=device,
-                initial_clusters=start,
-                keep_clusters=200,
-                num_chains=1,
-                seed=1,
+                sampler=sampler, device=device, initial_clusters=start, keep_clusters=200, num_chains=1, seed=1
             )
             begin = time.perf_counter()
             model.fit(X if device == "jax" else X[:1_000], num_epochs=2, progress=False)  # compiles

@@ -58,9 +58,7 @@ class Scorer:
 
     def chances(self, topics: np.ndarray, seed: int = 0) -> np.ndarray:
         """Probability of each hidden word."""
-        found = _chances(
-            jax.random.key(seed), topics, self.words, self.document, self.hidden, lda_corpus.ALPHA
-        )
+        found = _chances(jax.random.key(seed), topics, self.words, self.document, self.hidden, lda_corpus.ALPHA)
         return np.asarray(found)
 
     def perplexity(self, *draws: np.ndarray) -> float:
@@ -71,14 +69,7 @@ class Scorer:
 
 @functools.partial(jax.jit, static_argnames=("sweeps", "burn_in"))
 def _chances(
-    key: Any,
-    topics: Any,
-    words: Any,
-    document: Any,
-    hidden: Any,
-    alpha: float,
-    sweeps: int = 60,
-    burn_in: int = 20,
+    key: Any, topics: Any, words: Any, document: Any, hidden: Any, alpha: float, sweeps: int = 60, burn_in: int = 20
 ) -> Any:
     weights = topics.T / topics.sum(axis=1)
     size, num_topics = words.shape[1], weights.shape[1]
@@ -137,9 +128,7 @@ def measure(name: str, split: lda_corpus.Split, arguments: argparse.Namespace) -
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="*", default=list(lda_corpus.SCORED_SEEDS))
     parser.add_argument("--wikipedia", action="store_true", help="instead of the synthetic corpora")
     parser.add_argument("--data", type=Path, help="folder with the data sets")

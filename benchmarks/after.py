@@ -85,9 +85,7 @@ def compare_loo(quick: bool) -> dict[str, Any]:
     error = exact.standard_error * count / len(rows) * math.sqrt(1 - len(rows) / count)
     error = math.hypot(error, subsampled.sampling_error)
     apart = (subsampled.elpd - scaled) / error
-    print(
-        f"20,000 rows exactly: {exact.words}\n  {exact_cost}; scaled to all rows {scaled:,.0f} ± {error:,.0f}"
-    )
+    print(f"20,000 rows exactly: {exact.words}\n  {exact_cost}; scaled to all rows {scaled:,.0f} ± {error:,.0f}")
     # the same 20,000 rows, by many samples of 4,000 of them: a sharper comparison
     z = []
     for _ in range(500):
@@ -169,9 +167,7 @@ def _by_numpy(x: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     """Run what was asked for."""
     lines = {"loo": compare_loo, "predict": compare_predictions}
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=lines, default=list(lines))
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()

@@ -34,8 +34,8 @@ import numpy as np
 import scirocco as sc
 from scirocco.data.arrays import ArraySource
 from scirocco.datasets import mnist
-from scirocco.models.network.density import Rows
 from scirocco.models.network.estimator import BNN
+from scirocco.models.network.problem import LabelledRows
 
 LINES = ("steps", "accuracy")
 BATCH, STEP, REPEATS = 500, 1e-6, 3
@@ -55,9 +55,7 @@ def plain(logits: Any, num_steps: int, params: Any, x: Any, y: Any, key: Any) ->
 
     def log_posterior(params: Any, rows: Any, labels: Any) -> Any:
         chosen = jnp.take_along_axis(jax.nn.log_softmax(logits(params, rows)), labels[:, None], 1)
-        prior = sum(
-            -(1 + leaf.size / 2) * jnp.log1p(jnp.sum(leaf**2) / 2) for leaf in jax.tree.leaves(params)
-        )
+        prior = sum(-(1 + leaf.size / 2) * jnp.log1p(jnp.sum(leaf**2) / 2) for leaf in jax.tree.leaves(params))
         return prior + len(y) / BATCH * jnp.sum(chosen)
 
     def step(params: Any, key: Any) -> tuple[Any, None]:
@@ -67,10 +65,7 @@ def plain(logits: Any, num_steps: int, params: Any, x: Any, y: Any, key: Any) ->
         leaves, structure = jax.tree.flatten(params)
         keys = jax.tree.unflatten(structure, list(jax.random.split(noise, len(leaves))))
         moved = jax.tree.map(
-            lambda p, g, k: p + STEP * g + jnp.sqrt(2 * STEP) * jax.random.normal(k, p.shape),
-            params,
-            gradient,
-            keys,
+            lambda p, g, k: p + STEP * g + jnp.sqrt(2 * STEP) * jax.random.normal(k, p.shape), params, gradient, keys
         )
         return moved, None
 
@@ -81,7 +76,7 @@ def steps_per_second(digits: Any, activation: str, quick: bool) -> dict[str, lis
     """Of both sides, best of three turns: by the clock and by CPU time."""
     num_steps = 200 if quick else 1_500
     problem = BNN(activation=activation)._problem(digits.X, digits.y)
-    flat = Rows(problem.rows.x.reshape(len(digits.y), -1), problem.rows.y)
+    flat = LabelledRows(problem.rows.x.reshape(len(digits.y), -1), problem.rows.y)
     x, y = jnp.asarray(flat.x, jnp.float32) / 255, jnp.asarray(flat.y)
     params = jax.tree.map(jnp.asarray, problem.params)
     source, model = ArraySource(flat), problem.model
@@ -105,9 +100,7 @@ def steps_per_second(digits: Any, activation: str, quick: bool) -> dict[str, lis
 
     def theirs(seed: int) -> np.ndarray:
         wall, cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready(
-            plain(problem.probabilities.apply, num_steps, params, x, y, jax.random.key(seed))
-        )
+        jax.block_until_ready(plain(problem.probabilities.apply, num_steps, params, x, y, jax.random.key(seed)))
         return num_steps / np.array([time.perf_counter() - wall, time.process_time() - cpu])
 
     sides = {"scirocco": ours, "plain JAX": theirs}
@@ -115,10 +108,7 @@ def steps_per_second(digits: Any, activation: str, quick: bool) -> dict[str, lis
     best = {name: np.max([turn[name] for turn in turns[1:]], axis=0) for name in sides}  # the first compiles
     for number, unit in enumerate(("second", "CPU second")):
         us, them = best["scirocco"][number], best["plain JAX"][number]
-        print(
-            f"  SGLD steps per {unit}: scirocco {us:.0f}, plain JAX {them:.0f}, ratio {us / them:.2f}",
-            flush=True,
-        )
+        print(f"  SGLD steps per {unit}: scirocco {us:.0f}, plain JAX {them:.0f}, ratio {us / them:.2f}", flush=True)
     return {name: rates.tolist() for name, rates in best.items()}
 
 
@@ -162,13 +152,10 @@ def accuracy(digits: Any, activation: str, quick: bool) -> dict[str, Any]:
     rate = timing["steps"] / timing["wall"]
     when = "never" if watch.reached is None else f"after {watch.reached:.1f} s, {watch.step:,} steps"
     met = "met" if watch.reached is not None and watch.reached <= SECONDS else "NOT met"
-    print(
-        f"  the average over draws has {BAR:.1%} of the test images right {when} (bar <= {SECONDS:g} s: {met})"
-    )
+    print(f"  the average over draws has {BAR:.1%} of the test images right {when} (bar <= {SECONDS:g} s: {met})")
     shown = ", ".join(f"{name} {value:.4f}" for name, value in net.scores_.items())
     single = ", ".join(
-        f"{name} {value:.4f}"
-        for name, value in net.scores(digits.X_test, digits.y_test)["single draw"].items()
+        f"{name} {value:.4f}" for name, value in net.scores(digits.X_test, digits.y_test)["single draw"].items()
     )
     print(f"  in the end, {seconds:.0f} s and {rate:.0f} steps per second (scoring included): {shown}")
     print(f"  the last draw alone: {single}", flush=True)
@@ -183,15 +170,11 @@ def accuracy(digits: Any, activation: str, quick: bool) -> dict[str, Any]:
 
 def main() -> None:
     """Parse, run, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with mnist/mnist.npz")
     parser.add_argument("--only", nargs="+", choices=LINES, default=LINES)
     parser.add_argument("--activation", default="relu")
-    parser.add_argument(
-        "--one-core", action="store_true", help="XLA's second thread spins: CPU time counts twice"
-    )
+    parser.add_argument("--one-core", action="store_true", help="XLA's second thread spins: CPU time counts twice")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     given = parser.parse_args()

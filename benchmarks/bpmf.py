@@ -83,9 +83,7 @@ def plain(data: Ratings, params: Any, num_steps: int) -> Callable[[int], Any]:
     @jax.jit
     def scan(params: Any, key: Any, rows: Ratings) -> Any:
         return jax.lax.scan(
-            lambda carry, number: plain_step(carry, number, rows),
-            (params, squares, key),
-            jnp.arange(num_steps),
+            lambda carry, number: plain_step(carry, number, rows), (params, squares, key), jnp.arange(num_steps)
         )[0]
 
     return lambda seed: jax.block_until_ready(scan(begin, jax.random.key(seed), rows))
@@ -133,10 +131,7 @@ def speed(data: Ratings, sizes: tuple[int, int], num_steps: int, repeats: int) -
         print(f"  {name:10}{rates}   ({cpu / num_steps * 1e6:.0f} µs a step)", flush=True)
     ratio = best["plain"] / best["scirocco"]
     met = "met" if ratio[0] >= SPEED else "NOT met"
-    print(
-        f"  ratio     {ratio[0]:.2f} by CPU, {ratio[1]:.2f} by the clock   (bar >= {SPEED:g}: {met})",
-        flush=True,
-    )
+    print(f"  ratio     {ratio[0]:.2f} by CPU, {ratio[1]:.2f} by the clock   (bar >= {SPEED:g}: {met})", flush=True)
 
 
 def quality(found: Any, num_epochs: float | None) -> None:
@@ -145,11 +140,7 @@ def quality(found: Any, num_epochs: float | None) -> None:
     model, train = BPMF(num_users=found.num_users, num_items=found.num_items), ~test
     cpu, wall = timed(
         lambda: model.fit(
-            found.users[train],
-            found.items[train],
-            found.ratings[train],
-            num_epochs=num_epochs,
-            progress=False,
+            found.users[train], found.items[train], found.ratings[train], num_epochs=num_epochs, progress=False
         )
     )
     ratings = found.ratings[test]
@@ -173,9 +164,7 @@ def main() -> None:
     mean = np.float32(found.ratings[train].mean())
     data = Ratings(found.users[train], found.items[train], found.ratings[train] - mean)
     sizes = (found.num_users, found.num_items)
-    print(
-        f"{len(data.value):,} ratings, {sizes[0]} users, {sizes[1]:,} items, D = {NUM_FACTORS}, batches of {BATCH:,}"
-    )
+    print(f"{len(data.value):,} ratings, {sizes[0]} users, {sizes[1]:,} items, D = {NUM_FACTORS}, batches of {BATCH:,}")
     speed(data, sizes, 50 if options.quick else 3_000, 1 if options.quick else 5)
     print("the default fit, tested on the first fold")
     quality(found, 10 if options.quick else None)

@@ -41,9 +41,7 @@ class Case(NamedTuple):
     fit: Callable[[Any, int], Any]
 
 
-def regression(
-    name: str, response: Callable[..., Any], shape: tuple[int, ...] = (3,), **settings: Any
-) -> Case:
+def regression(name: str, response: Callable[..., Any], shape: tuple[int, ...] = (3,), **settings: Any) -> Case:
     """Coefficients are standard normal, a dispersion is Exponential(1); `response(key, eta, params)`."""
 
     @jax.jit
@@ -151,9 +149,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "logistic": lambda: regression("LogisticRegression", bernoulli, classes=[False, True]),
     "softmax": lambda: regression("SoftmaxRegression", categorical, (2, 3), classes=[0, 1, 2]),
     "poisson": lambda: regression("PoissonRegression", poisson, standardise=False),
-    "negative_binomial": lambda: regression(
-        "NegativeBinomialRegression", negative_binomial, standardise=False
-    ),
+    "negative_binomial": lambda: regression("NegativeBinomialRegression", negative_binomial, standardise=False),
     "student": student,
     "glmm": lambda: mixed("user"),
     "crossed": lambda: mixed("user", "film"),
@@ -167,9 +163,7 @@ def chi_square(ranks: np.ndarray, num_ranks: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(CASES)}")
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

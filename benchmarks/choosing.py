@@ -31,7 +31,7 @@ from choosing_problems import MAKERS, Problem, problem
 
 from scirocco._console import make_folder, to_json
 from scirocco._version import versions
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.run.progress import Clock
 
 
@@ -112,9 +112,7 @@ def record(
 
 def main() -> None:
     """Run what was asked for and write it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=tuple(MAKERS), default=list(MAKERS), metavar="PROBLEM")
     parser.add_argument("--quick", action="store_true", help="fewer rows, fewer lines, a tenth of the budget")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the two files")

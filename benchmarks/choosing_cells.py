@@ -109,10 +109,7 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
         ("SGFS(0.005, covariance)", "Minibatch, with replacement"),
     ],
     "heavy": [
-        *(
-            ("SGLD()", name)
-            for name in ("ControlVariates", "Minibatch", "Weighted", "Stratified", "SVRG", "SAGA")
-        ),
+        *(("SGLD()", name) for name in ("ControlVariates", "Minibatch", "Weighted", "Stratified", "SVRG", "SAGA")),
         ("SGHMC()", "Minibatch"),
         ("SGHMC()", "Weighted"),
         ("SGHMC()", LIPSCHITZ),

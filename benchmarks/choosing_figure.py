@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-COLOURS = {
-    "SGLD, ControlVariates": "#009e73",
-    "SGLD, Minibatch": "#d55e00",
-    "BAOAB, ControlVariates": "#0072b2",
-}
+COLOURS = {"SGLD, ControlVariates": "#009e73", "SGLD, Minibatch": "#d55e00", "BAOAB, ControlVariates": "#0072b2"}
 WIDEST, WORST = 3.0, 1.0
 """Where the axes end; what lies beyond has an arrow at the edge."""
 

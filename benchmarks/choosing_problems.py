@@ -201,8 +201,7 @@ def simplex(num_rows: int, budget: float) -> Problem:
 def log_gammas(problem: Problem) -> Problem:
     """The simplex for samplers on the real line: u = log θ with θ gamma variables, ω = softmax(u)."""
     model = sc.Model(
-        lambda u, category: jax.nn.log_softmax(u)[category],
-        lambda u: jnp.sum(CONCENTRATION * u - jnp.exp(u)),
+        lambda u, category: jax.nn.log_softmax(u)[category], lambda u: jnp.sum(CONCENTRATION * u - jnp.exp(u))
     )
     return dataclasses.replace(
         problem,

@@ -93,9 +93,7 @@ def _nuts(problem: Problem) -> dict[str, Any]:
     warmup, draws = NUTS_ITERATIONS[problem.name]
     nuts = Nuts(problem.model.look, problem.start, problem.data, num_warmup=warmup, num_draws=draws)
     results = [nuts.run(seed) for seed in range(NUM_SEEDS)]
-    found = measures.judge(
-        np.stack([result.draws for result in results]), problem.truth.mean, problem.truth.sd
-    )
+    found = measures.judge(np.stack([result.draws for result in results]), problem.truth.mean, problem.truth.sd)
     cpu = sum(result.seconds["cpu"] for result in results)
     return found | {
         "num_steps": warmup + draws,
@@ -146,8 +144,7 @@ def _chosen(problem: Problem, make: Any) -> float:
 def batch_sizes(problem: Problem) -> dict[str, Any]:
     """The default step size of SGLD at several batch sizes, the same number of row gradients."""
     return {
-        name: {str(size): _measured(problem, sc.SGLD(), kind(size)) for size in BATCHES}
-        for name, kind in KINDS.items()
+        name: {str(size): _measured(problem, sc.SGLD(), kind(size)) for size in BATCHES} for name, kind in KINDS.items()
     }
 
 

@@ -97,9 +97,7 @@ def sooner(train: Rows, test: Rows, quick: bool) -> dict[str, Any]:
         for name, (h, estimator) in sides.items():
             run = draw(LAPLACE, train, sc.SGLD(h / 2), estimator, num_steps, thin, turn)
             turns[name].append((losses_of(run.draws[0], test), seconds(run, "setup"), seconds(run, "steps")))
-    long = draw(
-        LAPLACE, train, sc.Preconditioned(sc.SGLD()), sc.ControlVariates(BATCH), num_steps // 2, thin, 9
-    )
+    long = draw(LAPLACE, train, sc.Preconditioned(sc.SGLD()), sc.ControlVariates(BATCH), num_steps // 2, thin, 9)
     final = float(losses_of(long.draws[0], test)["averaged"][-1])
     return {what: _compare(turns, what, final) for what in ("draw", "averaged")} | {"final": final}
 
@@ -135,14 +133,7 @@ def _late(losses: np.ndarray) -> float:
 
 
 def draw(
-    model: Any,
-    rows: Rows,
-    sampler: Any,
-    estimator: Any,
-    num_steps: int,
-    thin: int,
-    seed: int,
-    num_chains: int = 1,
+    model: Any, rows: Rows, sampler: Any, estimator: Any, num_steps: int, thin: int, seed: int, num_chains: int = 1
 ) -> Any:
     """Chains from zeros."""
     return sc.sample(
@@ -203,9 +194,7 @@ def flat(rows: Rows, quick: bool) -> dict[str, Any]:
         part = Rows(rows.x[:size], rows.y[:size])
         exact[size] = part, posterior.truth(part, num_draws // 4 if quick else num_draws)
     for name, (sampler, num_steps) in samplers.items():
-        print(
-            f"\nflat: {name}, control variates: N, s of the CPU and by the clock until the sds are known to 1 %"
-        )
+        print(f"\nflat: {name}, control variates: N, s of the CPU and by the clock until the sds are known to 1 %")
         found[name] = {
             size: _to_one_per_cent(part, sampler, num_steps // (50 if quick else 1), truth)
             for size, (part, truth) in exact.items()
@@ -229,17 +218,11 @@ def _by_model(part: Rows, truth: posterior.Truth, quick: bool) -> dict[str, Any]
         )
         began = {"wall": time.perf_counter(), "cpu": time.process_time()}
         model.fit(part.x, part.y, progress=False)
-        taken = {
-            "wall": time.perf_counter() - began["wall"],
-            "cpu": time.process_time() - began["cpu"],
-        }
+        taken = {"wall": time.perf_counter() - began["wall"], "cpu": time.process_time() - began["cpu"]}
     draws = np.asarray(model.run_.draws["coef"], np.float64)
     marks = np.unique(np.linspace(20, num_samples, 200).astype(int))
     errors = np.array(
-        [
-            np.sqrt(np.mean((draws[:, :k].reshape(-1, draws.shape[-1]).std(axis=0) / truth.sd - 1) ** 2))
-            for k in marks
-        ]
+        [np.sqrt(np.mean((draws[:, :k].reshape(-1, draws.shape[-1]).std(axis=0) / truth.sd - 1) ** 2)) for k in marks]
     )
     late = np.flatnonzero(errors > PER_CENT)
     reached = late[-1] + 1 if len(late) else 0
@@ -287,9 +270,7 @@ def sd_errors(draws: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """Print the lines that were asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=LINES, default=LINES, metavar="LINE")
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--nuts-seconds", type=float, default=200.0, help="time that NUTS is given")

@@ -132,12 +132,7 @@ def numpyro_nuts(
 
 
 def blackjax_nuts(
-    rows: dict[str, np.ndarray],
-    mode: np.ndarray,
-    covariance: np.ndarray,
-    seconds: float,
-    chains: int,
-    draws: int,
+    rows: dict[str, np.ndarray], mode: np.ndarray, covariance: np.ndarray, seconds: float, chains: int, draws: int
 ) -> tuple[np.ndarray, str]:
     """Draws after the search for a step size (chain, draw, coefficient)."""
     import blackjax
@@ -198,15 +193,11 @@ def measured(name: str, side: Callable[[], tuple[np.ndarray, str]], laplace: Any
 
 def main() -> None:
     """Print a line for each side, and the ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FILE.npz")
     parser.add_argument("--write", type=Path, metavar="FILE.npz")
     parser.add_argument("--rival-seconds", type=float, default=240.0)
-    parser.add_argument(
-        "--chains", type=int, help="of the rivals: by default 1 on a CPU, where they share it, else 4"
-    )
+    parser.add_argument("--chains", type=int, help="of the rivals: by default 1 on a CPU, where they share it, else 4")
     parser.add_argument("--warmup", type=int, default=150, help="iterations of NumPyro's warm-up")
     parser.add_argument("--draws", type=int, default=500, help="of each of a rival's chains")
     parser.add_argument("--quick", action="store_true")

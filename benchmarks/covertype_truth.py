@@ -73,9 +73,7 @@ def truth(rows: Rows, num_draws: int, seed: int = 0) -> Truth:
     z = np.concatenate([z, -z])
     betas = mode + z @ root.T
     with jax.enable_x64(True):
-        logs = np.concatenate(
-            [_log_likelihoods(part, mode, rows) for part in np.split(betas, len(betas) // _AT_ONCE)]
-        )
+        logs = np.concatenate([_log_likelihoods(part, mode, rows) for part in np.split(betas, len(betas) // _AT_ONCE)])
     logs = logs - 0.5 * np.sum(betas**2, axis=1) / PRIOR_VARIANCE + 0.5 * np.sum(z**2, axis=1)
     weights = np.exp(logs - logs.max())
     weights /= weights.mean()

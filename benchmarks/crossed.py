@@ -26,7 +26,7 @@ import pandas as pd
 
 import scirocco as sc
 from scirocco.models import GLMM
-from scirocco.models.glmm import blocks, crossed, problem, roles
+from scirocco.models.glmm import blocks, crossed, problem
 from scirocco.models.inputs.formulas import parse
 
 RESULTS = Path(__file__).parent / "crossed.json"
@@ -53,7 +53,7 @@ def simulated(num_users: int, num_films: int, num_rows: int, family: str, seed: 
 
 def by_blocks(levels: int = 0) -> None:
     """Draw effects in blocks from so many levels on."""
-    roles._MOST_LEVELS = levels
+    problem.MOST_LEVELS = levels
 
 
 def show(text: str) -> None:
@@ -126,9 +126,7 @@ def nuts(num_users: int = 200, num_films: int = 120, num_rows: int = 3_000, num_
         theirs, draws = numpyro_nuts(frame, family, 500, num_samples)
         cpu = time.process_time() - begin
         ess, rhat = measured(theirs)
-        show(
-            f"  NumPyro NUTS {cpu:.1f} CPU s, least ESS {ess:.0f}, R-hat {rhat:.3f}, {ess / cpu:.1f} per CPU s"
-        )
+        show(f"  NumPyro NUTS {cpu:.1f} CPU s, least ESS {ess:.0f}, R-hat {rhat:.3f}, {ess / cpu:.1f} per CPU s")
         for name, b in theirs.items():
             a = ours[name]
             show(
@@ -181,8 +179,7 @@ def sbc(num_sets: int = 100, seconds: float = 1e9, seed: int = 3) -> list[list[f
         # the prior of the intercept is centred at the table's average: without an intercept it is not
         frame = pd.DataFrame({"y": y, "x": x, "one": 1.0, "user": user, "film": film})
         model, _, _ = fitted(
-            GLMM("y ~ 0 + one + x + (1 | user) + (1 | film)", "bernoulli", num_samples=100, num_chains=2),
-            frame,
+            GLMM("y ~ 0 + one + x + (1 | user) + (1 | film)", "bernoulli", num_samples=100, num_chains=2), frame
         )
         draws = model.run_.draws
         values = [draws["coef"][..., 0], draws["coef"][..., 1], draws["sd_0"][..., 0], draws["sd_1"][..., 0]]
@@ -251,9 +248,7 @@ def described(model: GLMM, cpu: float, wall: float) -> dict[str, object]:
     """Numbers of a fit for the table on the page."""
     ess, rhat = measured(model.named_draws())
     found = {name: [float(v.mean()), float(v.std())] for name, v in model.named_draws().items()}
-    show(
-        f"  {cpu:.0f} CPU s, {wall:.0f} s; least ESS {ess:.0f}, R-hat {rhat:.3f}; {model.run_.preparation['chosen']}"
-    )
+    show(f"  {cpu:.0f} CPU s, {wall:.0f} s; least ESS {ess:.0f}, R-hat {rhat:.3f}; {model.run_.preparation['chosen']}")
     for name, (mean, sd) in found.items():
         show(f"  {name:>24}: {mean:+.4f} ± {sd:.4f}")
     return {"cpu_seconds": round(cpu, 1), "least_ess": round(ess), "rhat": round(rhat, 4), "posterior": found}
@@ -278,9 +273,7 @@ def movielens() -> None:
     error = float(np.sqrt(np.mean((found.mean - test["rating"]) ** 2)))
     inside = float(np.mean((found.low <= test["rating"]) & (test["rating"] <= found.high)))
     plain = float(np.sqrt(np.mean((train["rating"].mean() - test["rating"]) ** 2)))
-    show(
-        f"  root mean square error {error:.4f} (the mean of all: {plain:.4f}); 90 % intervals cover {inside:.1%}"
-    )
+    show(f"  root mean square error {error:.4f} (the mean of all: {plain:.4f}); 90 % intervals cover {inside:.1%}")
     keep("movielens", numbers | {"rmse": error, "rmse_of_mean": plain, "coverage": inside})
     model, cpu, wall = fitted(GLMM("liked ~ 1 + (1 | user) + (1 | film)", "bernoulli"), train)
     show("liked (4 or 5 stars)")

@@ -39,9 +39,7 @@ def main() -> int:
             continue
         seconds = run.timing["sampling"]["cpu"] + run.timing["first_chunk"]["cpu"]
         rate = float(np.median(ess(np.asarray(run.draws)))) / seconds
-        print(
-            f"seed {seed}: {rate:,.0f} effective draws per CPU s (bar {BAR:,}); {run.certificate}", flush=True
-        )
+        print(f"seed {seed}: {rate:,.0f} effective draws per CPU s (bar {BAR:,}); {run.certificate}", flush=True)
     return 0
 
 

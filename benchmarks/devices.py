@@ -125,9 +125,7 @@ def main():
     for name, (devices, values) in found.items():
         latency = values[smallest] - base[smallest] + row * smallest * (1 - 1 / devices)
         even = latency / (row * (1 - 1 / devices)) if devices > 1 else float("nan")
-        print(
-            f"{name}: {latency:.0f} µs a step more than its rows take; break-even batch about {even:,.0f} rows"
-        )
+        print(f"{name}: {latency:.0f} µs a step more than its rows take; break-even batch about {even:,.0f} rows")
     return None
 
 

@@ -121,11 +121,7 @@ def _newton(kind: str) -> Callable[..., Any]:
         beta = np.zeros(3)
         for _ in range(30):
             eta = x @ beta
-            fitted = {
-                "linear": eta,
-                "logistic": 1 / (1 + np.exp(-eta)),
-                "poisson": np.exp(np.minimum(eta, 20)),
-            }[kind]
+            fitted = {"linear": eta, "logistic": 1 / (1 + np.exp(-eta)), "poisson": np.exp(np.minimum(eta, 20))}[kind]
             weight = {"linear": 1 + 0 * eta, "logistic": fitted * (1 - fitted), "poisson": fitted}[kind]
             hessian = (x * weight[:, None]).T @ x + np.eye(3) / 100
             beta = beta + np.linalg.solve(hessian, x.T @ (y - fitted) - beta / 100)
@@ -169,11 +165,7 @@ def _of_groups(data: Any) -> Any:
 
 def _of_rate(x: np.ndarray) -> Any:
     # shape n + 1 on the real line has no prior: a posterior Gamma(n + 1, Σx)
-    return (
-        np.array([(len(x) + 1) / x.sum()]),
-        np.array([np.sqrt(len(x) + 1) / x.sum()]),
-        np.array([[float(len(x))]]),
-    )
+    return (np.array([(len(x) + 1) / x.sum()]), np.array([np.sqrt(len(x) + 1) / x.sum()]), np.array([[float(len(x))]]))
 
 
 def _of_mean(x: np.ndarray) -> Any:
@@ -197,9 +189,7 @@ def _grouped(rng: np.random.Generator) -> Any:
 RAW = (1.0, 10.0, 100.0)
 positive = sc.transforms.positive
 PROBLEMS = {
-    "mean": Problem(
-        sc.Model(mean), _single(lambda rng: 1 + rng.standard_normal(ROWS)), jnp.array(0.0), _of_mean
-    ),
+    "mean": Problem(sc.Model(mean), _single(lambda rng: 1 + rng.standard_normal(ROWS)), jnp.array(0.0), _of_mean),
     "linear": Problem(sc.Model(linear, wide), _regression("linear"), jnp.zeros(3), _newton("linear")),
     "correlated": Problem(sc.Model(linear, wide), _regression("correlated"), jnp.zeros(3), _newton("linear")),
     "logistic": Problem(sc.Model(logistic, wide), _regression("logistic"), jnp.zeros(3), _newton("logistic")),
@@ -210,9 +200,7 @@ PROBLEMS = {
         {"mu": jnp.array(0.0), "sd": jnp.array(1.0)},
         _of_scale,
     ),
-    "student": Problem(
-        sc.Model(student), _single(lambda rng: rng.standard_t(4, ROWS)), jnp.array(0.0), _of_student
-    ),
+    "student": Problem(sc.Model(student), _single(lambda rng: rng.standard_t(4, ROWS)), jnp.array(0.0), _of_student),
     "rate": Problem(
         sc.Model(exponential, transforms=positive),
         _single(lambda rng: rng.exponential(0.5, ROWS)),
@@ -227,9 +215,7 @@ PROBLEMS = {
         jnp.array(0.0),
         _unknown,
     ),
-    "sum of two": Problem(
-        sc.Model(sum_of_two), _single(lambda rng: rng.standard_normal(ROWS)), jnp.zeros(2), _unknown
-    ),
+    "sum of two": Problem(sc.Model(sum_of_two), _single(lambda rng: rng.standard_normal(ROWS)), jnp.zeros(2), _unknown),
     "funnel": Problem(
         sc.Model(nothing, funnel),
         _single(lambda rng: np.zeros(4)),
@@ -300,36 +286,11 @@ SPOILT = [
     Case("linear", _langevin(1e-3), CV, (SMALL,), "step too small"),
     Case("scale", lambda c: sc.SGLD(1e-3 / c), CV, (SMALL,), "step too small"),
     Case("groups", _langevin(2e-3), CV, (SMALL,), "step too small"),
-    Case(
-        "mean",
-        _langevin(0.005),
-        FULL,
-        (SLOW, SMALL),
-        "far start, no burn-in",
-        SHORT | {"params": FAR["mean"]},
-    ),
-    Case(
-        "linear",
-        _langevin(0.005),
-        FULL,
-        (SLOW, SMALL),
-        "far start, no burn-in",
-        SHORT | {"params": FAR["linear"]},
-    ),
-    Case(
-        "student",
-        _langevin(0.1),
-        FULL,
-        (SLOW, SMALL),
-        "too few draws",
-        {"num_samples": 40, "num_burnin": 100},
-    ),
-    Case(
-        "logistic", _langevin(0.1), CV, (SLOW, SMALL), "too few draws", {"num_samples": 40, "num_burnin": 100}
-    ),
-    Case(
-        "two modes", _langevin(0.1), sc.Minibatch(500), ("chains disagree", "several modes"), "another mode"
-    ),
+    Case("mean", _langevin(0.005), FULL, (SLOW, SMALL), "far start, no burn-in", SHORT | {"params": FAR["mean"]}),
+    Case("linear", _langevin(0.005), FULL, (SLOW, SMALL), "far start, no burn-in", SHORT | {"params": FAR["linear"]}),
+    Case("student", _langevin(0.1), FULL, (SLOW, SMALL), "too few draws", {"num_samples": 40, "num_burnin": 100}),
+    Case("logistic", _langevin(0.1), CV, (SLOW, SMALL), "too few draws", {"num_samples": 40, "num_burnin": 100}),
+    Case("two modes", _langevin(0.1), sc.Minibatch(500), ("chains disagree", "several modes"), "another mode"),
     Case("logistic", _langevin(0.2), sc.Minibatch(10), ("minibatch noise dominates",), "batch noise"),
     Case("linear", _langevin(0.2), sc.Minibatch(10), ("minibatch noise dominates",), "batch noise"),
     Case(
@@ -340,9 +301,7 @@ SPOILT = [
         "batch noise, momentum",
     ),
     Case("sum of two", _langevin(0.05), FULL, (SLOW,), "not identified"),
-    Case(
-        "raw units", _langevin(0.1), FULL, (SLOW,), "badly scaled", {"params": jnp.array([0.5, -0.1, 0.01])}
-    ),
+    Case("raw units", _langevin(0.1), FULL, (SLOW,), "badly scaled", {"params": jnp.array([0.5, -0.1, 0.01])}),
     Case(
         "funnel",
         lambda c: sc.SGLD(0.02),
@@ -460,9 +419,7 @@ def _counted(names: collections.Counter[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", default="", help="cases of this kind, problem or label")

@@ -134,25 +134,16 @@ def show_ratio(name: str, ratio: float, bar: float) -> None:
 def on_the_cpu(rounds: int) -> None:
     """Lines (a) and (c)."""
     theta, shape = problem(CPU_SIZE)
-    fast = best_times(
-        {"numpy noncentral_chisquare": numpy_side(theta, shape), **host_sides(theta, shape)}, 3 * rounds
-    )
+    fast = best_times({"numpy noncentral_chisquare": numpy_side(theta, shape), **host_sides(theta, shape)}, 3 * rounds)
     slow = best_times(jax_sides(theta, shape), rounds)
     show(f"CIR transitions of a {CPU_SIZE[0]} × {CPU_SIZE[1]:,} matrix, float32", fast | slow)
     for threads in ("1 thread", "2 threads"):
-        show_ratio(
-            f"compiled, {threads} / numpy",
-            fast["numpy noncentral_chisquare"] / fast[f"compiled, {threads}"],
-            2,
-        )
+        show_ratio(f"compiled, {threads} / numpy", fast["numpy noncentral_chisquare"] / fast[f"compiled, {threads}"], 2)
     if "scirocco.diffusions.cir" in slow:
         show_ratio("JAX rounds / jax.random", slow["jax.random"] / slow["scirocco.diffusions.cir"], 4)
     for threads in (1, 2):
         times = lazy_times(5 * rounds, threads)
-        show(
-            f"A step of {COLUMNS:,} columns of {TOPICS}, {TOUCHED:,} of them touched, {threads} thread(s)",
-            times,
-        )
+        show(f"A step of {COLUMNS:,} columns of {TOPICS}, {TOUCHED:,} of them touched, {threads} thread(s)", times)
         show_ratio("lazy / eager", times["eager"] / times["lazy"], 10)
 
 

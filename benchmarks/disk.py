@@ -156,9 +156,7 @@ def memory(options: argparse.Namespace, control_variates: bool = False) -> dict[
     return steps_per_second(data, estimator, options.rows, num_steps(options), keep_draws=False)
 
 
-def disk(
-    options: argparse.Namespace, sampling: str = "auto", control_variates: bool = False
-) -> dict[str, Any]:
+def disk(options: argparse.Namespace, sampling: str = "auto", control_variates: bool = False) -> dict[str, Any]:
     """Rows that stay on disk."""
     estimator = _estimator(sampling, control_variates)
     slow = 10 if sampling != "auto" else 1

@@ -99,13 +99,10 @@ def by_size(quick: bool) -> dict[str, dict[str, float]]:
         chains = {str(size): make().chain(dp_data.synthetic(size)) for size in sizes}
         for size, chain in chains.items():
             chain.advance(20 if quick else max(300, 30 * int(size) // 1_000))  # clusters have settled
-        seconds = best_times(
-            {size: advancing(chain, steps) for size, chain in chains.items()}, 2 if quick else 4
-        )
+        seconds = best_times({size: advancing(chain, steps) for size, chain in chains.items()}, 2 if quick else 4)
         out[name] = {size: 1e3 * value / steps for size, value in seconds.items()}
         listed = ", ".join(
-            f"{int(size):,}: {value:.3f} ({chains[size].num_clusters} clusters)"
-            for size, value in out[name].items()
+            f"{int(size):,}: {value:.3f} ({chains[size].num_clusters} clusters)" for size, value in out[name].items()
         )
         print(f"\n{name}: CPU ms per step of 1,000, by users\n  {listed}")
         verdict("slowest / fastest", max(out[name].values()) / min(out[name].values()), "<=", FLAT)
@@ -132,9 +129,7 @@ def by_time(visits: Any, seeds: list[int], marks: tuple[float, ...]) -> list[dic
     """The score of the last state, and of p averaged over the later half of the states so far."""
     DPMixture(num_threads=1).chain(visits.train).advance(40)  # compiles
     out = []
-    print(
-        "\nmsweb, the default, one core: -log predictive of a test user (p averaged over states; last state)"
-    )
+    print("\nmsweb, the default, one core: -log predictive of a test user (p averaged over states; last state)")
     for seed in seeds:
         chain = DPMixture(seed=seed, num_threads=1).chain(visits.train)
         rows = chain.family.rows(visits.test)
@@ -149,11 +144,7 @@ def by_time(visits: Any, seeds: list[int], marks: tuple[float, ...]) -> list[dic
                 kept.append(np.exp(log_predictive(chain.family, rows, draws)))
             mean = np.mean(kept[len(kept) // 2 :], axis=0)
             found.append(
-                {
-                    "mark": mark,
-                    "averaged": float(-np.log(mean).mean()),
-                    "state": float(-np.log(kept[-1]).mean()),
-                }
+                {"mark": mark, "averaged": float(-np.log(mean).mean()), "state": float(-np.log(kept[-1]).mean())}
             )
         out.append({"seed": seed, "marks": found})
         listed = "   ".join(f"{r['mark']:g} s: {r['averaged']:.3f}; {r['state']:.3f}" for r in found)
@@ -166,9 +157,7 @@ def by_time(visits: Any, seeds: list[int], marks: tuple[float, ...]) -> list[dic
 
 def main() -> None:
     """Print the lines that were asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=LINES, default=LINES, metavar="LINE")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--data", type=Path, help="folder with the data sets")

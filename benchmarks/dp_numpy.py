@@ -61,9 +61,7 @@ class SliceSampler:
         counted = scale * np.bincount(labels, minlength=top)
         later = np.append(np.cumsum(counted[:0:-1])[::-1], 0.0)
         prior = np.array([[1.0], [self.alpha]])
-        self.sticks = self._move(
-            self.sticks[:, :top], prior, np.stack([counted, later]), 0, plan.stick_step_size
-        )
+        self.sticks = self._move(self.sticks[:, :top], prior, np.stack([counted, later]), 0, plan.stick_step_size)
         places = np.repeat(labels, np.diff(batch.indptr)) * width + batch.indices
         visits = scale * np.bincount(places, batch.data, top * width).reshape(top, width)
         self.gammas = self._move(self.gammas[:top], plan.concentration, visits, 1, plan.step_size)
@@ -83,9 +81,7 @@ class SliceSampler:
         """
         if self.plan.sampler == "scir":
             scale = -np.expm1(-step) / 2
-            return scale * self.rng.noncentral_chisquare(
-                2 * (prior + counts), value * (np.exp(-step) / scale)
-            )
+            return scale * self.rng.noncentral_chisquare(2 * (prior + counts), value * (np.exp(-step) / scale))
         pull = counts.sum(axis=axis, keepdims=True) / np.maximum(value.sum(axis=axis, keepdims=True), TINY)
         drift = prior + counts - value * (1 + pull)
         noise = self.rng.standard_normal(value.shape)
@@ -156,9 +152,7 @@ def scored(plan: Plan, visits: Any, seed: int, num_steps: int = 1_000, every: in
 
 def main() -> None:
     """Print the scores."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=1_000)
     parser.add_argument("--data", type=Path, help="folder with the data sets")

@@ -2,6 +2,7 @@
 
     python benchmarks/dp_variants.py            # needs the data set, see `scirocco data`
     python benchmarks/dp_variants.py --seeds 1
+    python benchmarks/dp_variants.py --rare     # mass of rare categories over its exact mean, one minute
 
 Scores are mean -log predictive of the test users (one component: 11.917): of a state, averaged over the second half of
 the run, and of the average of these states' densities. All but the last three estimate the counts of clusters from the
@@ -100,13 +101,40 @@ def run(name: str, seed: int, data: Any) -> tuple[float, float, float, float]:
     return spent, -float(np.mean(found)), -float(average.mean()), float(np.mean(clusters))
 
 
+def rare(sampler: str, num_rows: int, width: int, steps: int, seed: int, **settings: Any) -> None:
+    """θ of rare and of frequent categories over exact means; one cluster of rows of one event: labels are certain."""
+    rng = np.random.default_rng(seed)
+    shares = np.arange(1, width + 1) ** -1.2
+    X = np.eye(width, dtype=np.int32)[rng.choice(width, num_rows, p=shares / shares.sum())]
+    counts = X.sum(axis=0)
+    alone = {"concentration": 1e-9, "initial_clusters": 1, "num_threads": 1, "seed": seed}
+    chain = sc.models.DPMixture.preset("baker2018", sampler, **alone, **settings).chain(X)
+    chain.advance(1000)
+    groups = counts < (10 if num_rows < 10_000 else 40), counts >= (10 if num_rows < 10_000 else 40)
+    found, highest = np.empty((steps, 2)), 0.0
+    for step in range(steps):
+        chain.advance(1)
+        theta = chain.parameters[0][:, 0]
+        found[step], highest = [theta[group].sum() for group in groups], max(highest, theta.max())
+    means = found.reshape(20, -1, 2).mean(axis=1) / [(0.5 + counts[group]).sum() for group in groups]
+    parts = [f"{m:.4f} ± {s:.4f}" for m, s in zip(means.mean(0), means.std(0, ddof=1) / 20**0.5, strict=True)]
+    changed = ", ".join(f"{key} {value}" for key, value in settings.items())
+    print(f"{num_rows:6,} rows  {sampler:8}{changed:36}{'   '.join(parts)}   largest θ / rows {highest / num_rows:.2f}")
+
+
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12])
-    seeds, data = parser.parse_args().seeds, dp_data.msweb()
+    parser.add_argument("--rare", action="store_true", help="rare categories with SCIR and SCIR-CV")
+    asked = parser.parse_args()
+    if asked.rare:
+        for sampler, settings in (("scir", {}), ("scir_cv", {}), ("scir_cv", {"refresh_every": 500})):
+            rare(sampler, 4_000, 100, 20_000, 1, batch_size=100, **settings)
+        for sampler in ("scir", "scir_cv"):
+            rare(sampler, 30_000, 1_000, 10_000, 1)
+        return
+    seeds, data = asked.seeds, dp_data.msweb()
     for name in ("paper: h = 0.1, n = 1,000", "collapsed, no splits", "begun from 3,000 rows"):
         run(name, 0, data)  # compiles
     print(f"{'':44}{'CPU s':>8}{'state':>9}{'average':>9}{'clusters':>10}")

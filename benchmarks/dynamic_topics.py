@@ -54,9 +54,7 @@ def coverage(seeds: range) -> None:
             between = np.var(draws.mean(axis=1), ddof=1)
             within = draws.var(axis=1, ddof=1).mean()
             ratio = 1.0 if given is not None else np.sqrt(1 + between / within)
-            rows.append(
-                [inside.mean(), inside[omega > 0.02].mean(), covered.mean(), model.drift_, ratio, spent]
-            )
+            rows.append([inside.mean(), inside[omega > 0.02].mean(), covered.mean(), model.drift_, ratio, spent])
         means = np.mean(rows, axis=0)
         errors = np.std(rows, axis=0, ddof=1) / np.sqrt(len(seeds))
         name = f"{drift:g} ({'learned' if given is None else 'given'})"

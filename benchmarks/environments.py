@@ -49,8 +49,7 @@ def child_variables(quick: bool, repeats: int | None) -> dict[str, str]:
 def rivals_python() -> str:
     """The rivals' interpreter; its environment is made on first use, with the JAX version that ours has."""
     return _made(
-        RIVALS_ENVIRONMENT,
-        [BLACKJAX, f"jax=={metadata.version('jax')}", f"numpy=={metadata.version('numpy')}"],
+        RIVALS_ENVIRONMENT, [BLACKJAX, f"jax=={metadata.version('jax')}", f"numpy=={metadata.version('numpy')}"]
     )
 
 

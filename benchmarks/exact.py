@@ -155,9 +155,7 @@ def compared(name: str, rows: Any, seconds: float, quick: bool) -> dict[str, Any
     reference = lines["SMH"]["draws"][0].astype(np.float64)
     mean, sd = reference.mean(axis=0), reference.std(axis=0)
     print(f"\n{name}: {rows['x'].shape[0]:,} rows × {rows['x'].shape[1]} columns")
-    print(
-        f"{'':16} {'ESS':>8} {'ESS/CPU s':>10} {'with set-up':>11} {'/ NUTS':>8} {'rows':>7} {'sd':>6} {'mean':>6}"
-    )
+    print(f"{'':16} {'ESS':>8} {'ESS/CPU s':>10} {'with set-up':>11} {'/ NUTS':>8} {'rows':>7} {'sd':>6} {'mean':>6}")
     for line in lines.values():
         draws = line.pop("draws")
         line["ess"] = float(np.min(ess(draws)))
@@ -202,11 +200,7 @@ def main() -> None:
     if not options.quick and "logistic 1e+06" in found:
         least = min(found[name]["SMH"]["over_nuts"] for name in found if not name.endswith("04"))
         best = [
-            max(
-                line["per_second"]
-                for method, line in found[f"logistic 1e+0{power}"].items()
-                if method in EXACT
-            )
+            max(line["per_second"] for method, line in found[f"logistic 1e+0{power}"].items() if method in EXACT)
             for power in (5, 6)
         ]
         flat = best[0] / best[1]

@@ -45,11 +45,7 @@ def simulated(
     x = rng.normal(size=len(group))
     eta = TRUTH["coef"][0] + TRUTH["coef"][1] * x + effects[group, 0] + effects[group, 1] * x
     table = np.stack([np.ones_like(x), x], axis=1).astype(np.float32)
-    y = (
-        eta + rng.normal(size=len(eta))
-        if family == "normal"
-        else rng.random(len(eta)) < 1 / (1 + np.exp(-eta))
-    )
+    y = eta + rng.normal(size=len(eta)) if family == "normal" else rng.random(len(eta)) < 1 / (1 + np.exp(-eta))
     return {"x": table, "z_0": table, "y": y.astype(np.float32), "group": group}, effects
 
 
@@ -64,12 +60,7 @@ def model_and_start(family: str = "bernoulli") -> tuple[sc.HierarchicalModel, di
     row = density.RowLikelihood(family, FACTOR, ())
     prior = density.GlobalPrior(family, (FACTOR,))
     model = sc.HierarchicalModel(
-        row,
-        density.standard_normal,
-        prior,
-        groups="group",
-        local=np.zeros(2),
-        transforms=density.constraints(start),
+        row, density.standard_normal, prior, groups="group", local=np.zeros(2), transforms=density.constraints(start)
     )
     return model, start
 
@@ -77,12 +68,7 @@ def model_and_start(family: str = "bernoulli") -> tuple[sc.HierarchicalModel, di
 def named(draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Draws (chain, draw) of the five global parameters."""
     coef, sd, root = (np.asarray(draws[name], np.float64) for name in ("coef", "sd_0", "root_0"))
-    found = {
-        "intercept": coef[..., 0],
-        "slope": coef[..., 1],
-        "sd intercept": sd[..., 0],
-        "sd slope": sd[..., 1],
-    }
+    found = {"intercept": coef[..., 0], "slope": coef[..., 1], "sd intercept": sd[..., 0], "sd slope": sd[..., 1]}
     return found | {"correlation": root[..., 1, 0]}
 
 
@@ -178,9 +164,7 @@ def rivals(num_warmup: int = 300, num_samples: int = 500) -> None:
     for number in range(2):
         run, cpu, _ = timed(sc.sample, model, data, start, seed=number, progress=False)
         ess, rhat = measured(run.draws)
-        show(
-            f"ours, run {number}: {cpu:.1f} CPU s, least ESS {ess:.0f}, R-hat {rhat:.3f}, {ess / cpu:.1f} per CPU s"
-        )
+        show(f"ours, run {number}: {cpu:.1f} CPU s, least ESS {ess:.0f}, R-hat {rhat:.3f}, {ess / cpu:.1f} per CPU s")
     show(f"  {run.preparation['chosen']}; {run.certificate}")
     results["ours"] = named(run.draws)
     draws, cpu, _ = timed(numpyro_nuts, data, num_warmup, num_samples)
@@ -325,11 +309,7 @@ def coverage(num_sets: int = 20) -> None:
         run = sc.sample(model, data, start, num_samples=250, num_chains=2, seed=seed, progress=False)
         local = run.locals(interval=0.9, function=FACTOR.effects, num_draws=300)
         found.append(np.mean((local.low < effects) & (effects < local.high)))
-        for name, truth in (
-            ("intercept", TRUTH["coef"][0]),
-            ("slope", TRUTH["coef"][1]),
-            ("sd intercept", 1.0),
-        ):
+        for name, truth in (("intercept", TRUTH["coef"][0]), ("slope", TRUTH["coef"][1]), ("sd intercept", 1.0)):
             low, high = np.quantile(named(run.draws)[name], [0.05, 0.95])
             inside.append(low < truth < high)
     show(
@@ -381,13 +361,9 @@ def sbc(num_sets: int = 100, num_groups: int = 100, rows_each: int = 5) -> None:
         for place, name in enumerate(("mean", "scale")):
             counts = np.bincount(np.minimum((ranks[:, place] * 10).astype(int), 9), minlength=10)
             square = np.sum((counts - num_sets / 10) ** 2) / (num_sets / 10)
-            show(
-                f"{word}, {name}: ranks {counts.tolist()}, chi² {square:.1f} of 9 degrees (27.9 has p = 0.001)"
-            )
+            show(f"{word}, {name}: ranks {counts.tolist()}, chi² {square:.1f} of 9 degrees (27.9 has p = 0.001)")
         z = ranks[:, 2]
-        show(
-            f"{word}, effect of a group: z of mean {z.mean():+.2f}, sd {z.std():.2f}; {run.preparation['chosen']}"
-        )
+        show(f"{word}, effect of a group: z of mean {z.mean():+.2f}, sd {z.std():.2f}; {run.preparation['chosen']}")
 
 
 def sbc_glmm(

@@ -30,7 +30,7 @@ import environments
 import numpy as np
 
 import scirocco as sc
-from scirocco_latent.hmm.gibbs import GibbsChain, Prior, log_likelihoods
+from scirocco_latent.hmm.gibbs import StateChain, StatePrior, log_likelihoods
 from scirocco_latent.hmm.priors import resolve
 from scirocco_latent.hmm.series import read
 
@@ -41,9 +41,7 @@ STAY = np.array([0.98, 0.95, 0.9, 0.97, 0.93])
 
 
 def transitions() -> np.ndarray:
-    rest = (
-        np.array([[0, 4, 3, 2, 1], [1, 0, 4, 3, 2], [2, 1, 0, 4, 3], [3, 2, 1, 0, 4], [4, 3, 2, 1, 0]]) / 10
-    )
+    rest = np.array([[0, 4, 3, 2, 1], [1, 0, 4, 3, 2], [2, 1, 0, 4, 3], [3, 2, 1, 0, 4], [4, 3, 2, 1, 0]]) / 10
     return np.diag(STAY) + (1 - STAY)[:, None] * rest
 
 
@@ -58,10 +56,7 @@ def simulated(kind: str, length: int, seed: int, world: int = 0) -> np.ndarray:
     """A series; world 0 is the one with which starts were chosen, the others have parameters at random."""
     rng, drawn = np.random.default_rng(seed), np.random.default_rng([world, 5])
     moves, means, deviations = transitions(), np.array([0.0, 1.5, 3.0, 5.0, 8.0]), [1.0, 0.7, 1.2, 1.0, 2.0]
-    rates, shares = (
-        np.array([1.0, 3.0, 7.0, 13.0, 25.0]),
-        np.random.default_rng(1).dirichlet(np.full(12, 0.3), 5),
-    )
+    rates, shares = (np.array([1.0, 3.0, 7.0, 13.0, 25.0]), np.random.default_rng(1).dirichlet(np.full(12, 0.3), 5))
     if world:
         stay, rest = drawn.uniform(0.85, 0.99, 5), drawn.dirichlet(np.ones(5), 5) * (1 - np.eye(5))
         moves = np.diag(stay) + (1 - stay)[:, None] * rest / rest.sum(axis=1, keepdims=True)
@@ -81,8 +76,8 @@ def ours(kind: str, x: np.ndarray, held: np.ndarray, passes: int, seed: int) -> 
     begin = time.process_time()
     emission = resolve(kind, given, 5, None, None)
     data = emission.encode(given)
-    chain = GibbsChain(
-        Prior(5, 1.0, 0.0, emission),
+    chain = StateChain(
+        StatePrior(5, 1.0, 0.0, emission),
         data,
         given.bounds,
         batch_size=65_536,
@@ -145,18 +140,13 @@ def compared(rival: str, theirs: list[list[float]], own: list[list[float]]) -> N
         flush=True,
     )
     for seconds in (1.0, 4.0):
-        at = [
-            max([score for spent, score in marks if spent <= seconds], default=np.nan)
-            for marks in (theirs, own)
-        ]
+        at = [max([score for spent, score in marks if spent <= seconds], default=np.nan) for marks in (theirs, own)]
         print(f"      after {seconds:g} CPU s: {at[0]:.5f}, ours {at[1]:.5f}", flush=True)
 
 
 def in_order(found: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """The order of the states that brings their emissions nearest to the truth: labels have no meaning."""
-    return np.array(
-        min(itertools.permutations(range(3)), key=lambda order: ((found[list(order)] - truth) ** 2).sum())
-    )
+    return np.array(min(itertools.permutations(range(3)), key=lambda order: ((found[list(order)] - truth) ** 2).sum()))
 
 
 def coverage(repeats: int, only: str | None) -> None:
@@ -167,11 +157,7 @@ def coverage(repeats: int, only: str | None) -> None:
     """
     sticky = 10.0
     shares = np.array([[0.7, 0.2, 0.08, 0.02], [0.1, 0.6, 0.1, 0.2], [0.02, 0.08, 0.3, 0.6]])
-    truths: dict[str, Any] = {
-        "gaussian": [-2.0, 0.0, 2.5],
-        "poisson": [1.0, 5.0, 14.0],
-        "categorical": shares,
-    }
+    truths: dict[str, Any] = {"gaussian": [-2.0, 0.0, 2.5], "poisson": [1.0, 5.0, 14.0], "categorical": shares}
     for kind, truth in truths.items():
         if only not in (None, kind):
             continue
@@ -183,11 +169,7 @@ def coverage(repeats: int, only: str | None) -> None:
             if kind == "categorical":
                 x = (rng.random(800)[:, None] > np.cumsum(shares, axis=1)[z, :-1]).sum(axis=1)
             else:
-                x = (
-                    rng.poisson(np.array(truth)[z])
-                    if kind == "poisson"
-                    else np.array(truth)[z] + rng.normal(size=800)
-                )
+                x = rng.poisson(np.array(truth)[z]) if kind == "poisson" else np.array(truth)[z] + rng.normal(size=800)
             model = sc.models.HMM(
                 3, emissions=kind, sticky=sticky, num_chains=1, num_samples=400, seed=number, num_threads=1
             )
@@ -220,9 +202,7 @@ def samplers(size: int) -> None:
         scores, means, deviations = [], [], []
         for seed in range(5):
             begin = time.process_time()
-            model = sc.models.HMM(
-                5, emissions="categorical", sampler=sampler, num_chains=1, seed=seed, num_threads=1
-            )
+            model = sc.models.HMM(5, emissions="categorical", sampler=sampler, num_chains=1, seed=seed, num_threads=1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.fit(x, num_epochs=20 if sampler == "gibbs" else 100, progress=False)
@@ -240,15 +220,11 @@ def samplers(size: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["speed", "coverage", "samplers"])
     parser.add_argument("--emissions", choices=["gaussian", "poisson", "categorical"])
     parser.add_argument("--size", type=int, default=1_000_000)
-    parser.add_argument(
-        "--sets", type=int, default=1, help="data sets; all but the first have random parameters"
-    )
+    parser.add_argument("--sets", type=int, default=1, help="data sets; all but the first have random parameters")
     parser.add_argument("--rivals", default="hmmlearn,dynamax")
     parser.add_argument("--repeats", type=int, default=200)
     given = parser.parse_args()

@@ -1,28 +1,34 @@
 """Kill storing runs at random moments; they must open every time and end as if nothing had happened.
 
-python benchmarks/kill.py KIND [NUMBER] [SEED]
+python benchmarks/kill.py KIND|all [NUMBER] [SEED]
 
-KIND is memory, streamed (rows in a folder), lda, mixture (their own loops), or cluster: there workers are killed while
-they run chains. Results are compared bit for bit with a run that nobody killed.
+KIND is a name in KINDS: runs of `sc.sample` (data in memory, rows in a folder, the default method, counts), of every
+model of `sc.models` (as in tests/models/test_contract.py), or `cluster`: there
+workers of Dask are killed while they run chains. A kill counts if it comes after the first commit. Results are compared
+bit for bit with a run that nobody killed.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "core" / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "models"))
 
 import jax
 import numpy as np
+import test_contract
 
 import helpers
 import scirocco as sc
@@ -30,95 +36,175 @@ import sharding
 import storing
 from scirocco.errors import InvalidValueError, StoreError, WorkerError
 
-ROWS = Path(tempfile.gettempdir()) / "scirocco-kill-rows"
-PARTS = ("draws", "gradients", "stats", "traces", "reduced")
+_LONGER = 20
+"""How much longer a fit is than that of the contract test: it must make many commits."""
+_SECONDS = 120
+"""A process that has not stored anything by then hangs."""
+_PARTS = ("draws", "gradients", "stats", "traces", "reduced")
 
 
-def streamed(store: Any = None, **options: Any) -> Any:
+def sampled(*arguments: Any, folder: Path, store: Path | None, **options: Any) -> Any:
+    """A run of `sc.sample` that is started, or continued."""
+    stored = {} if store is None else {"store": store, "resume": True}
+    return sc.sample(*arguments, progress=False, **stored, **options)
+
+
+def in_memory(folder: Path, store: Path | None, **options: Any) -> Any:
+    """SVRG with gradients and reducers."""
+    return storing.draw(store, **options)
+
+
+def streamed(folder: Path, store: Path | None, **options: Any) -> Any:
     """Rows that are read from a folder while the chain runs."""
-    where = {} if store is None else {"store": store, "resume": True}
-    lengths = {"num_samples": 30_000, "num_burnin": 1_000, "num_chains": 2}
-    method = {"sampler": sc.SGLD(2e-5), "estimator": sc.Minibatch(16)}
-    data, params = sc.data.open(ROWS), helpers.make_params()
-    return sc.sample(helpers.MODEL, data, params, progress=False, **method, **lengths, **where, **options)
+    rows = folder / "rows"
+    if not rows.exists():
+        sc.data.write(rows, helpers.make_data(num_rows=2_000))
+    method = {"sampler": sc.SGLD(2e-5), "estimator": sc.Minibatch(16), "num_burnin": 1_000, "num_chains": 2}
+    given = (helpers.MODEL, sc.data.open(rows), helpers.make_params())
+    return sampled(*given, folder=folder, store=store, num_samples=20_000, **method, **options)
 
 
-def topics(store: Any = None, **options: Any) -> Any:
-    """A topic model."""
-    rng = np.random.default_rng(0)
-    counts = rng.poisson(0.5, size=(200, 60))
-    model = sc.models.LDA(8, batch_size=40, num_samples=300, num_burnin=0.05, num_threads=1, num_chains=1)
-    where = {} if store is None else {"store": store, "resume": True}
-    return model.fit(counts, num_steps=1_500, progress=False, **where, **options).run_
+def default(folder: Path, store: Path | None, **options: Any) -> Any:
+    """A call that names no method."""
+    given = (helpers.MODEL, helpers.make_data(), helpers.make_params())
+    return sampled(*given, folder=folder, store=store, num_samples=3_000, num_chains=2, **options)
 
 
-def mixture(store: Any = None, **options: Any) -> Any:
-    """A Dirichlet process mixture."""
-    rng = np.random.default_rng(0)
-    rows = 5.0 * rng.standard_normal((6, 3))[rng.integers(0, 6, 500)] + rng.standard_normal((500, 3))
-    model = sc.models.DPMixture("gaussian", num_samples=300, num_burnin=0.05, num_chains=1, num_threads=1)
-    where = {} if store is None else {"store": store, "resume": True}
-    return model.fit(rows, num_steps=1_500, progress=False, **where, **options).run_
+def counts(folder: Path, store: Path | None, **options: Any) -> Any:
+    """SCIR on a simplex, with batches of counts."""
+    rows = np.random.default_rng(0).integers(0, 4, 2_000)
+    method = {"sampler": sc.SCIR(0.1), "estimator": sc.Minibatch(50), "num_chains": 2}
+    given = (_count_model(), rows, np.full(4, 0.25, np.float32))
+    return sampled(*given, folder=folder, store=store, num_samples=20_000, **method, **options)
 
 
-KINDS = {"memory": storing.draw, "streamed": streamed, "lda": topics, "mixture": mixture}
+def _count_model() -> Any:
+    return sc.CountModel(np.full(4, 0.5), lambda weights, row, key: jax.nn.one_hot(row, 4))
+
+
+def model(name: str, folder: Path, store: Path | None, **options: Any) -> Any:
+    """A model of the contract test."""
+    case = test_contract.CASES[name]
+    settings = {"num_samples": 10 * case.settings["num_samples"]}
+    stored = {} if store is None else {"store": store, "resume": True}
+    length = {"num_epochs": _LONGER * case.num_epochs}
+    return test_contract.made(name, **settings).fit(*case.data, progress=False, **length, **stored, **options).run_
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "memory": in_memory,
+    "streamed": streamed,
+    "default": default,
+    "counts": counts,
+    **{name: partial(model, name) for name in test_contract.CASES},
+}
 
 
 def main(kind: str, number: int = 50, seed: int = 0) -> int:
     """Start, kill, look, resume, ...; then end the run and compare."""
-    if kind == "streamed" and not ROWS.exists():
-        sc.data.write(ROWS, helpers.make_data(num_rows=2_000))
-    with tempfile.TemporaryDirectory() as folder:
-        kill = _kill_workers if kind == "cluster" else _kill_process
-        killed, rounds, looks = kill(kind, number, seed, Path(folder))
-    print(
-        f"{kind}: {killed} kills in {rounds} runs; the store opened after each, with {min(looks):,} to {max(looks):,} "
-        "draws, all equal bit for bit to those of the run that nobody killed, and so were the runs that were resumed."
-    )
-    return 0
+    failed = []
+    for one in [*KINDS, "cluster"] if kind == "all" else [kind]:
+        begin = time.perf_counter()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                kill = _kill_workers if one == "cluster" else _kill_process
+                killed, rounds, looks = kill(one, number, seed, Path(folder))
+            seen = f"{min(looks):,} to {max(looks):,} draws found"
+            found = f"{killed} kills in {rounds} runs, {seen}, all equal bit for bit"
+        except Exception as error:
+            failed.append(one)
+            found = f"FAILED: {type(error).__name__}: {error}"
+        print(f"{one}: {found}; {time.perf_counter() - begin:.0f} s", flush=True)
+    return int(bool(failed))
+
+
+# -- runs of this machine ----------------------------------------------------------------------------------------------
 
 
 def _kill_process(kind: str, number: int, seed: int, folder: Path) -> tuple[int, int, list[int]]:
-    draw, rng, looks, killed, rounds = KINDS[kind], random.Random(seed), [], 0, 0
-    whole = draw()
+    rng, looks, killed, rounds = random.Random(seed), list[int](), 0, 0
+    assert _started(kind, folder, folder / "whole", None).wait() == 0
+    whole = sc.load(folder / "whole")
     while killed < number:  # a run that ends before its kill is followed by a new one
         store, left, before = folder / f"run-{rounds}", True, killed
         while killed < number and left:
-            killed += _kill_once(kind, store, rng)
-            if (store / "scirocco" / "commit.json").exists():
-                run = sc.load(store)
-                _compare(whole, run)
-                looks.append(run.num_draws)
-                left = run.num_draws < whole.num_draws
-        _compare(whole, draw(store), ended=True)
+            killed += _kill_once(kind, folder, store, rng)
+            run = sc.load(store)
+            _compare(whole, run)
+            looks.append(run.num_draws)
+            left = run.num_draws < whole.num_draws
+        assert _started(kind, folder, store, None).wait() == 0
+        _compare(whole, sc.load(store), ended=True)
         rounds += 1
-        assert killed > before or rounds < 10
+        assert killed > before or rounds < 10, "the runs end before they can be killed"
     return killed, rounds, looks
 
 
-def _kill_once(kind: str, store: Path, rng: random.Random) -> bool:
-    share = rng.uniform(0.05, 0.3)  # of the run, after which the process waits to be killed
-    command = [sys.executable, __file__, "--child", kind, str(store), str(share)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None and child.stdout.readline() == "ready\n"
-    time.sleep(rng.uniform(0.0, 1.5))
-    child.send_signal(signal.SIGKILL)
+class _Child:
+    """A process that makes a run. It is forked from one that has imported everything and made no run."""
+
+    def __init__(self, arguments: tuple[Any, ...]):
+        context = multiprocessing.get_context("forkserver")
+        self.begun, sender = context.Pipe(duplex=False)
+        self.process = context.Process(target=_child, args=(*arguments, sender))
+        self.process.start()
+        sender.close()
+
+    def wait(self) -> int | None:
+        """The status with which it ends."""
+        self.process.join()
+        return self.process.exitcode
+
+
+def _started(kind: str, folder: Path, store: Path, share: float | None) -> _Child:
+    return _Child((kind, str(folder), str(store), share))
+
+
+def _kill_once(kind: str, folder: Path, store: Path, rng: random.Random) -> bool:
+    """Whether the run was killed; it has a commit then."""
+    child = _started(kind, folder, store, rng.uniform(0.01, 0.12))
+    try:
+        assert child.begun.poll(_SECONDS), "the run does not begin"
+        child.begun.recv()
+        commit = _commit(store)
+        end = time.perf_counter() + _SECONDS
+        while not commit.exists() and child.process.is_alive():
+            assert time.perf_counter() < end, "the run stores nothing"
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0.0, 1.0))
+    except EOFError:  # it ended
+        pass
+    finally:
+        child.process.kill()
     return child.wait() == -signal.SIGKILL
 
 
-def _child(kind: str, store: str, share: str) -> None:
-    sharding.commit_often()
-    began: list[int] = []
+def _commit(store: Path) -> Path:
+    return store / "scirocco" / "commit.json"
 
-    def ready(report: Any) -> None:
-        if not began:
-            began.append(report.step)
-            print("ready", flush=True)
-        while began[0] + float(share) * report.num_steps <= report.step < report.num_steps:
+
+def _child(kind: str, folder: str, store: str, share: float | None, begun: Any) -> None:
+    """Make a run; in many short chunks, and after a share of its steps wait to be killed, if it is to be."""
+    from scirocco.run import session
+
+    if share is None:
+        KINDS[kind](Path(folder), Path(store))
+        return
+    sharding.commit_often()
+    session._FIRST_CHUNK, session._SECOND_CHUNK = 8, 16
+    first: list[int] = []
+
+    def wait(report: Any) -> None:
+        if not first:
+            first.append(report.step)
+            begun.send("begun")
+        while first[0] + share * report.num_steps <= report.step < report.num_steps and _commit(Path(store)).exists():
             time.sleep(1.0)
 
-    KINDS[kind](Path(store), callbacks=[ready])
-    print("" if began else "ready", flush=True)
+    KINDS[kind](Path(folder), Path(store), callbacks=[wait])
+
+
+# -- workers of Dask ---------------------------------------------------------------------------------------------------
 
 
 def _kill_workers(kind: str, number: int, seed: int, folder: Path) -> tuple[int, int, list[int]]:
@@ -194,7 +280,7 @@ def _compare(whole: Any, part: Any, ended: bool = False) -> None:
     """`part` is the beginning of `whole` (or all of it, if `ended`), bit for bit."""
     count = part.num_draws
     assert count == whole.num_draws or not ended
-    for name in PARTS[: 5 if ended else 4] if count else ():
+    for name in _PARTS[: 5 if ended else 4] if count else ():
         some, everything = (getattr(run, name) for run in (part, whole))
         if ended:
             helpers.assert_equal(*(jax.tree.map(np.asarray, tree) for tree in (some, everything)))
@@ -205,7 +291,5 @@ def _compare(whole: Any, part: Any, ended: bool = False) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    if sys.argv[1] == "--child":
-        _child(*sys.argv[2:])
-    else:
-        sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))

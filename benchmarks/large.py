@@ -122,9 +122,7 @@ def softmax(num_rows: int = 20_000) -> Problem:
     x[:, 0] = 1
     logits = x @ (0.5 * rng.standard_normal((785, 10)))
     y = (logits + rng.gumbel(size=(num_rows, 10))).argmax(axis=1).astype(np.int32)
-    model = sc.Model(
-        lambda w, row: jax.nn.log_softmax(row["x"] @ w)[row["y"]], lambda w: -0.5 * jnp.sum(w**2)
-    )
+    model = sc.Model(lambda w, row: jax.nn.log_softmax(row["x"] @ w)[row["y"]], lambda w: -0.5 * jnp.sum(w**2))
     return Problem(model, {"x": x, "y": y}, jnp.zeros((785, 10)))
 
 
@@ -151,15 +149,11 @@ def network(size: int, num_rows: int = 20_000) -> Problem:
         lambda p: -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(p)),
     )
     shapes = {"w": (64, hidden), "b": (hidden,), "v": (hidden, 10), "c": (10,)}
-    start = {
-        name: jnp.asarray(0.1 * rng.standard_normal(shape), jnp.float32) for name, shape in shapes.items()
-    }
+    start = {name: jnp.asarray(0.1 * rng.standard_normal(shape), jnp.float32) for name, shape in shapes.items()}
     held_out = rows(2_000)
 
     def judge(draws: Any) -> str:
-        some = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:: max(1, leaf.shape[1] // 25)], draws
-        )
+        some = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:: max(1, leaf.shape[1] // 25)], draws)
         found = np.asarray(jax.lax.map(lambda p: logs(p, held_out["x"]), jax.tree.map(jnp.asarray, some)))
         right = found[:, np.arange(2_000), held_out["y"]]
         average = -np.log(np.exp(right).mean(axis=0)).mean()
@@ -217,9 +211,7 @@ def run_here(name: str, seed: int) -> None:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PROBLEMS, metavar="NAME", default=list(PROBLEMS))
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")

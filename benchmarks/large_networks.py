@@ -90,9 +90,7 @@ class Block(eqx.Module):
         keys, stride = jax.random.split(key, 3), 1 if inside == outside else 2
         self.one = eqx.nn.Conv2d(inside, outside, 3, stride, 1, use_bias=False, key=keys[0])
         self.two = eqx.nn.Conv2d(outside, outside, 3, 1, 1, use_bias=False, key=keys[1])
-        self.short = (
-            None if stride == 1 else eqx.nn.Conv2d(inside, outside, 1, stride, use_bias=False, key=keys[2])
-        )
+        self.short = None if stride == 1 else eqx.nn.Conv2d(inside, outside, 1, stride, use_bias=False, key=keys[2])
         self.norm_one, self.norm_two = eqx.nn.GroupNorm(8, outside), eqx.nn.GroupNorm(8, outside)
 
     def __call__(self, x):
@@ -113,9 +111,7 @@ class ResNet(eqx.Module):
         keys, sizes = jax.random.split(key, 10), [width << stage for stage in (0, 0, 0, 1, 1, 2, 2, 3, 3)]
         self.stem = eqx.nn.Conv2d(3, width, 3, 1, 1, use_bias=False, key=keys[0])
         self.norm = eqx.nn.GroupNorm(8, width)
-        self.blocks = [
-            Block(*pair, key) for pair, key in zip(itertools.pairwise(sizes), keys[2:], strict=True)
-        ]
+        self.blocks = [Block(*pair, key) for pair, key in zip(itertools.pairwise(sizes), keys[2:], strict=True)]
         self.head = eqx.nn.Linear(sizes[-1], num_classes, key=keys[1])
 
     def __call__(self, image):
@@ -318,9 +314,7 @@ def main(given=None):
     parser.add_argument("--draws", type=int, default=12, help="draws of a run; every fourth is written")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of the measurement of the scan")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="of products, here only")
-    parser.add_argument(
-        "--programs", action="store_true", help="print what takes longer than a second to compile"
-    )
+    parser.add_argument("--programs", action="store_true", help="print what takes longer than a second to compile")
     parser.add_argument("--lock", help="a file: of the processes that have it, only one measures at a time")
     arguments = parser.parse_args(given)
     SAID.extend(["programs"] * arguments.programs)

@@ -39,23 +39,13 @@ SECONDS_FOR_SOME = 30.0
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wikipedia", action="store_true", help="instead of the synthetic corpus")
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", help="of the corpus or of the split (101; 0 for Wikipedia)"
-    )
-    parser.add_argument(
-        "--marks", type=float, nargs="+", metavar="S", help="seconds (5 15 30 60; 10 20 ... 90)"
-    )
+    parser.add_argument("--seeds", type=int, nargs="+", help="of the corpus or of the split (101; 0 for Wikipedia)")
+    parser.add_argument("--marks", type=float, nargs="+", metavar="S", help="seconds (5 15 30 60; 10 20 ... 90)")
     parser.add_argument("--clock", choices=("cpu", "wall"), help="cpu for the synthetic corpus, else wall")
     parser.add_argument(
-        "--only",
-        nargs="+",
-        metavar="SIDE",
-        choices=("ours", *lda_sides.NAMES),
-        help=" ".join(lda_sides.NAMES),
+        "--only", nargs="+", metavar="SIDE", choices=("ours", *lda_sides.NAMES), help=" ".join(lda_sides.NAMES)
     )
     parser.add_argument(
         "--until",
@@ -111,10 +101,7 @@ def synthetic(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     results = {}
     for side in lda_sides.chosen((*lda_sides.OURS, *lda_sides.RIVALS), options.only):
         results[side.name] = scored(desk, side, corpus, told, split)
-    reference = {
-        "unigram": lda_corpus.unigram(split),
-        "true topics": lda_corpus.score(split.topics, split),
-    }
+    reference = {"unigram": lda_corpus.unigram(split), "true topics": lda_corpus.score(split.topics, split)}
     return {"seed": seed, "reference": reference, "sides": results}
 
 

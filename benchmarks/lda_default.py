@@ -47,9 +47,7 @@ def _stored(path: str) -> sparse.csr_array:
     with np.load(Path(os.environ["SCIROCCO_DATA"]) / path, allow_pickle=False) as file:
         indptr, words, counts = (file[key] for key in ("indptr", "indices", "counts"))
     shape = (len(indptr) - 1, int(words.max()) + 1)
-    return sparse.csr_array(
-        (counts.astype(np.int32), words.astype(np.int32), indptr.astype(np.int64)), shape=shape
-    )
+    return sparse.csr_array((counts.astype(np.int32), words.astype(np.int32), indptr.astype(np.int64)), shape=shape)
 
 
 def _docstrings() -> sparse.csr_array:
@@ -75,27 +73,10 @@ def tomotopy(python: str, X: sparse.csr_array, num_topics: int, seconds: float) 
     np.savez(folder / "corpus.npz", indptr=X.indptr, indices=X.indices, counts=X.data, shape=X.shape)
     here = Path(__file__).parent
     for beta in BETAS:
-        options = [
-            "--topics",
-            str(num_topics),
-            "--alpha",
-            "0.1",
-            "--beta",
-            str(beta),
-            "--marks",
-            f"{seconds:.1f}",
-        ]
-        command = [
-            python,
-            here / "rivals" / "lda_tomotopy.py",
-            folder / "corpus.npz",
-            folder / "out.npz",
-            *options,
-        ]
+        options = ["--topics", str(num_topics), "--alpha", "0.1", "--beta", str(beta), "--marks", f"{seconds:.1f}"]
+        command = [python, here / "rivals" / "lda_tomotopy.py", folder / "corpus.npz", folder / "out.npz", *options]
         paths = os.pathsep.join([str(here), str(here / "rivals")])
-        subprocess.run(
-            command, check=True, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL)
         with np.load(folder / "out.npz") as file:
             out[beta] = file["topics"][-1]
     return out
@@ -103,9 +84,7 @@ def tomotopy(python: str, X: sparse.csr_array, num_topics: int, seconds: float) 
 
 def main() -> None:
     """Print a line for each corpus."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="*", default=[*FILES, "docstrings"])
     parser.add_argument("--topics", type=int, nargs="+", default=[50])
     parser.add_argument("--documents", type=int, default=60_000, help="the most documents of a corpus")

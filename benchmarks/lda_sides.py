@@ -15,11 +15,7 @@ from typing import Any
 import environments
 
 HERE = Path(__file__).resolve().parent
-OURS_DEPENDS_ON = (
-    "latent/src/scirocco_latent/lda",
-    "core/src/scirocco/diffusions/host",
-    "core/src/scirocco/simplex",
-)
+OURS_DEPENDS_ON = ("latent/src/scirocco_latent/lda", "core/src/scirocco/diffusions/host", "core/src/scirocco/simplex")
 
 
 @dataclass(frozen=True)
@@ -34,9 +30,7 @@ class Side:
     def limited(self, documents: int) -> Side:
         """The same side with the first documents only."""
         return replace(
-            self,
-            name=f"{self.name}_{documents}",
-            arguments=(*self.arguments, "--documents", str(documents)),
+            self, name=f"{self.name}_{documents}", arguments=(*self.arguments, "--documents", str(documents))
         )
 
 
@@ -61,11 +55,7 @@ WIKIPEDIA_RIVALS = (
     TOMOTOPY,
     replace(GENSIM, arguments=(*GENSIM.arguments, "--beta", "0.1")),
     replace(SKLEARN, arguments=("--batch", "1000", "--inner", "10", *_PASS)),
-    replace(
-        SKLEARN,
-        name="sklearn_usual",
-        arguments=("--batch", "500", "--decay", "0.6", "--offset", "64", *_PASS),
-    ),
+    replace(SKLEARN, name="sklearn_usual", arguments=("--batch", "500", "--decay", "0.6", "--offset", "64", *_PASS)),
 )
 NAMES = tuple(side.name for side in (*OURS, *RIVALS))
 
@@ -96,9 +86,7 @@ class Desk:
         python = sys.executable if side.where == "ours" else self.other or environments.topics_python()
         command = [python, str(HERE / side.script), str(corpus), str(out), *words]
         start = time.perf_counter()
-        done = subprocess.run(
-            command, env=environments.child_variables(False, None), capture_output=True, text=True
-        )
+        done = subprocess.run(command, env=environments.child_variables(False, None), capture_output=True, text=True)
         if done.returncode != 0:
             print(f"{side.name}: crashed with status {done.returncode}\n{done.stderr}", file=sys.stderr)
             return None

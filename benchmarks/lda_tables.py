@@ -15,17 +15,12 @@ def show(results: Sequence[Result], wikipedia: bool) -> None:
     """Perplexities at marks of time, ours over the best rival's; and for Wikipedia at numbers of documents."""
     seeds = ", ".join(str(result["seed"]) for result in results)
     where = f"{'Wikipedia' if wikipedia else 'synthetic corpus'}, seed{'s' * (len(results) > 1)} {seeds}"
-    reference = {
-        name: np.mean([result["reference"][name] for result in results]) for name in results[0]["reference"]
-    }
+    reference = {name: np.mean([result["reference"][name] for result in results]) for name in results[0]["reference"]}
     print(f"\n{where}: " + ", ".join(f"{name} {value:,.0f}" for name, value in reference.items()))
     lines, clock = _by_time(results)
     _print(f"perplexity at {clock} s", lines)
     if wikipedia:
-        _print(
-            "perplexity by documents; ours: 30 s with these alone",
-            _by_documents(results),
-        )
+        _print("perplexity by documents; ours: 30 s with these alone", _by_documents(results))
 
 
 def _print(title: str, lines: dict[str, dict[float, float]]) -> None:
@@ -46,16 +41,10 @@ def _print(title: str, lines: dict[str, dict[float, float]]) -> None:
         if ratios:
             lower = all(ratio < 1 for ratio in ratios.values())
             verdict = "lower at every mark" if lower else "NOT lower at every mark"
-            table.append(
-                [f"{name} / best rival ({verdict})", *(_number(ratios.get(mark), 3) for mark in marks)]
-            )
+            table.append([f"{name} / best rival ({verdict})", *(_number(ratios.get(mark), 3) for mark in marks)])
     widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
     for row in table:
-        print(
-            "  ".join(
-                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
-            )
-        )
+        print("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]))
     print(flush=True)
 
 
@@ -107,6 +96,4 @@ def _by_documents(results: Sequence[Result]) -> dict[str, dict[float, float]]:
 
 
 def _means(found: dict[str, dict[float, list[float]]]) -> dict[str, dict[float, float]]:
-    return {
-        name: {mark: float(np.mean(values)) for mark, values in line.items()} for name, line in found.items()
-    }
+    return {name: {mark: float(np.mean(values)) for mark, values in line.items()} for name, line in found.items()}

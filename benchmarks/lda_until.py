@@ -25,9 +25,7 @@ OURS = lda_sides.Side("states_gibbs", "ours_lda.py", "ours", ("--sampler", "gibb
 def make(name: str, options: argparse.Namespace) -> lda_corpus.Split:
     """The corpus with this name."""
     kind, _, seed = name.partition("-")
-    return (
-        lda_corpus.make(int(seed)) if kind == "synthetic" else lda_wikipedia.make(0, options.data, name=name)
-    )
+    return lda_corpus.make(int(seed)) if kind == "synthetic" else lda_wikipedia.make(0, options.data, name=name)
 
 
 def times(most: float) -> list[float]:

@@ -35,16 +35,12 @@ def find(folder: Path | None = None, name: str = "wikipedia") -> Path:
     )
 
 
-def make(
-    seed: int, folder: Path | None = None, num_documents: int = NUM_DOCUMENTS, name: str = "wikipedia"
-) -> Split:
+def make(seed: int, folder: Path | None = None, num_documents: int = NUM_DOCUMENTS, name: str = "wikipedia") -> Split:
     """The split with this seed; no topics are known to be true."""
     saved = np.load(find(folder, name))
     indptr, words = saved["indptr"], saved["indices"].astype(np.int32)
     num_words = max(NUM_WORDS, int(words.max()) + 1)
-    everything = sp.csr_array(
-        (saved["counts"].astype(np.int32), words, indptr), shape=(len(indptr) - 1, num_words)
-    )
+    everything = sp.csr_array((saved["counts"].astype(np.int32), words, indptr), shape=(len(indptr) - 1, num_words))
     rng = np.random.default_rng([seed, 66])
     long = np.flatnonzero(np.asarray(everything.sum(axis=1)).ravel() >= LEAST_TOKENS)
     chosen = rng.permutation(long)[: num_documents + NUM_HELD_OUT]

@@ -57,9 +57,7 @@ def count_user_lines(path: str | Path, name: str) -> int:
 
     A name may have several such blocks in its file (the timed call stands apart from what is built once).
     """
-    blocks = re.findall(
-        rf"# \[user {re.escape(name)}\]\n(.*?)# \[/user\]", Path(path).read_text(), flags=re.DOTALL
-    )
+    blocks = re.findall(rf"# \[user {re.escape(name)}\]\n(.*?)# \[/user\]", Path(path).read_text(), flags=re.DOTALL)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     return sum(1 for line in lines if line and not line.startswith("#"))
 

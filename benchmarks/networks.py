@@ -43,7 +43,7 @@ import scirocco as sc
 from scirocco.diagnostics import rhat
 from scirocco_latent.graph import bernoulli_chains, poisson_chains
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco_latent.graph.gibbs import BlockChain, BlockPrior, NodeBlocks, network
 from scirocco_latent.graph.starts import Starts
 
 MEAN_DEGREE = 20
@@ -72,9 +72,9 @@ def simulated(
     return np.unique(pairs, axis=0), z
 
 
-def prior_of(graph: Any, num_blocks: int, corrected: bool = True) -> Prior:
+def prior_of(graph: Any, num_blocks: int, corrected: bool = True) -> BlockPrior:
     density = graph.weight.sum() / graph.num_pairs
-    return Prior(num_blocks, corrected, corrected, 1.0, 0.5, 0.5 / density, 0.5)
+    return BlockPrior(num_blocks, corrected, corrected, 1.0, 0.5, 0.5 / density, 0.5)
 
 
 def steps(args: argparse.Namespace) -> None:
@@ -87,7 +87,7 @@ def steps(args: argparse.Namespace) -> None:
         prior = prior_of(graph, args.blocks)
         net = network(graph, prior, None)
         chain = BlockChain(prior, net, Starts(prior, net, 0, 0), args.batch, 0, 0)
-        chain.blocks = Blocks(prior, net, z)
+        chain.blocks = NodeBlocks(prior, net, z)
         chain.rates = chain.blocks.draw(np.random.default_rng(0))
         chain.advance(3)
         chains[num_edges], times[num_edges] = chain, []
@@ -116,9 +116,7 @@ def large(args: argparse.Namespace) -> None:
         told.append((time.perf_counter() - begin, report.step))
 
     model = sc.models.StochasticBlockModel(num, num_chains=2, num_samples=50, num_burnin=0, seed=0)
-    model.fit(
-        edges, nodes=num_nodes, held_out=pairs, num_epochs=args.epochs, callbacks=[watch], progress=False
-    )
+    model.fit(edges, nodes=num_nodes, held_out=pairs, num_epochs=args.epochs, callbacks=[watch], progress=False)
     seconds, used = time.perf_counter() - begin, time.process_time() - used
     draws, final = model.draws_, model.perplexity(pairs, counts)
     print(
@@ -143,9 +141,7 @@ def large(args: argparse.Namespace) -> None:
 def _agreement(model: Any) -> str:
     """R-hat over the chains of the second half of a run, and the number of blocks."""
     half = model.draws_["shares"].shape[1] // 2
-    stats = {
-        name: np.asarray(model.run_.stats[name])[:, half:] for name in ("log_joint", "num_blocks", "splits")
-    }
+    stats = {name: np.asarray(model.run_.stats[name])[:, half:] for name in ("log_joint", "num_blocks", "splits")}
     last = model.draws_["blocks"][:, -1]
     found = {"log joint": rhat(stats["log_joint"]), "number of blocks": rhat(stats["num_blocks"])}
     found["shares"] = np.nanmax(rhat(model.draws_["shares"][:, half:]))
@@ -165,13 +161,9 @@ def chains(args: argparse.Namespace) -> None:
         data = np.load(Path(args.data) / f"{name}.npz")
         edges = data["edges"].astype(np.int64)
         begin = time.process_time()
-        model = sc.models.StochasticBlockModel(
-            None if args.unknown else args.blocks, num_burnin=0, seed=args.seed
-        )
+        model = sc.models.StochasticBlockModel(None if args.unknown else args.blocks, num_burnin=0, seed=args.seed)
         model.fit(edges, nodes=int(edges.max()) + 1, progress=False)
-        print(
-            f"{name}: {time.process_time() - begin:.0f} CPU s, {model.run_.stats['passes'].max():.0f} passes"
-        )
+        print(f"{name}: {time.process_time() - begin:.0f} CPU s, {model.run_.stats['passes'].max():.0f} passes")
         print(f"   {_agreement(model)}")
         if "department" in data:
             index = rand_index(data["department"], model.labels_)
@@ -186,7 +178,7 @@ def _log_joint(edges: np.ndarray, labels: np.ndarray, process: bool) -> float:
     graph = read(edges, nodes=len(labels))
     most = 2 * int(np.ceil(np.sqrt(len(labels)))) if process else int(labels.max()) + 1
     prior = prior_of(graph, most)._replace(process=process)
-    blocks, rng, found = Blocks(prior, network(graph, prior, None), labels), np.random.default_rng(0), []
+    blocks, rng, found = NodeBlocks(prior, network(graph, prior, None), labels), np.random.default_rng(0), []
     for number in range(50):
         blocks.impute(np.arange(len(labels)), blocks.draw(rng), (1, number))
         found.append(blocks.log_joint())
@@ -267,9 +259,7 @@ def _covered(options: dict[str, Any], number: int) -> dict[str, float]:
     found = {
         "block matrix": contains(model.block_matrix(0.9), rates[order][:, order]),
         "shares": contains(model.shares(0.9), shares[order]),
-        "P(edge)": contains(
-            model.predict_proba(some, interval=0.9), -np.expm1(-chance) if corrected else chance
-        ),
+        "P(edge)": contains(model.predict_proba(some, interval=0.9), -np.expm1(-chance) if corrected else chance),
     }
     return found | ({"propensities": contains(model.propensities(0.9), theta)} if corrected else {})
 
@@ -350,9 +340,7 @@ def samplers(args: argparse.Namespace) -> None:
     ]
     _perplexities((*tasks[0][:-1], 2))  # compiles
     found = dict[Any, list[tuple[float, ...]]]()
-    with ProcessPoolExecutor(
-        args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)
-    ) as pool:
+    with ProcessPoolExecutor(args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)) as pool:
         for task, result in zip(tasks, pool.map(_perplexities, tasks), strict=True):
             found.setdefault((*task[1:4], task[5]), []).append((task[4], task[6] or 0.0, *result))
             print("  ", *task[1:7], *(f"{value:.4f}" for value in result), flush=True)
@@ -428,9 +416,7 @@ def kinds(args: argparse.Namespace) -> None:
         for kind in args.kinds.split(",")
     ]
     found = dict[Any, list[tuple[float, ...]]]()
-    with ProcessPoolExecutor(
-        args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)
-    ) as pool:
+    with ProcessPoolExecutor(args.processes, get_context("spawn"), warnings.simplefilter, ("ignore",)) as pool:
         for task, result in zip(tasks, pool.map(_kind, tasks), strict=True):
             found.setdefault(task[1:3], []).append(result)
             print("  ", *task[1:4], *(f"{value:.4f}" for value in result), flush=True)
@@ -452,9 +438,7 @@ def _kind(task: tuple[Any, ...]) -> tuple[float, ...]:
     num = 42 if name == "email-Eu-core" else 50
     begin = time.process_time()
     options = KINDS_OF_MIXED[kind.removesuffix("-directed")]
-    model = sc.models.MixedMembership(
-        num, num_chains=1, num_samples=50, seed=seed, directed=directed, **options
-    )
+    model = sc.models.MixedMembership(num, num_chains=1, num_samples=50, seed=seed, directed=directed, **options)
     model.fit(edges, nodes=nodes, held_out=pairs, num_epochs=epochs, progress=False)
     return model.auc(pairs, counts), model.perplexity(pairs, counts), time.process_time() - begin
 
@@ -506,15 +490,9 @@ def _area(score: np.ndarray, counts: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "what", choices=("steps", "large", "chains", "coverage", "links", "kinds", "samplers")
-    )
-    parser.add_argument(
-        "--unknown", action="store_true", help="large, chains: the number of blocks is unknown"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("steps", "large", "chains", "coverage", "links", "kinds", "samplers"))
+    parser.add_argument("--unknown", action="store_true", help="large, chains: the number of blocks is unknown")
     parser.add_argument("--blocks", type=int, default=50)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=7)
@@ -526,9 +504,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--starts", default="clusters,random", help="where chains of `samplers` start")
     parser.add_argument("--kinds", default="poisson", help="models of `samplers`")
-    parser.add_argument(
-        "--samplers", default="scir_cv,scir_cv_counts,scir,sgrld,gibbs", help="samplers of `samplers`"
-    )
+    parser.add_argument("--samplers", default="scir_cv,scir_cv_counts,scir,sgrld,gibbs", help="samplers of `samplers`")
     parser.add_argument("--steps", default="0.03,0.1,0.3,1,3", help="step sizes of `samplers`")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--graphs", help="some of the networks: ca-GrQc,ca-HepTh")

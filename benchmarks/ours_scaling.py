@@ -114,14 +114,7 @@ def main() -> None:
     times = [result["us_per_step"] for result in results]
     by_rows = {f"{field}_{result['num_rows']}": result[field] for result in results for field in result}
     all_times = {str(size.num_rows): size.step_us for size in sizes}
-    emit(
-        {
-            "step_time_ratio": max(times) / min(times),
-            **by_rows,
-            "us_per_step_all": all_times,
-            "versions": versions(),
-        }
-    )
+    emit({"step_time_ratio": max(times) / min(times), **by_rows, "us_per_step_all": all_times, "versions": versions()})
 
 
 if __name__ == "__main__":

@@ -48,9 +48,7 @@ def measure(name: str, problem: Any, reference: dict[str, Any], seed: int) -> di
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            run = sc.sample(
-                problem.model, problem.data, problem.start, num_chains=4, seed=seed, progress=False
-            )
+            run = sc.sample(problem.model, problem.data, problem.start, num_chains=4, seed=seed, progress=False)
         except Exception as error:  # a crash is a result
             found |= {"error": f"{type(error).__name__}: {error}", "named": isinstance(error, SciroccoError)}
     found |= {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}
@@ -127,9 +125,7 @@ def line(found: dict[str, Any]) -> str:
 # -- many processes ---------------------------------------------------------------------------------------------------
 
 
-def run_apart(
-    names: list[str], seeds: list[int], file: Path | None, jobs: int, limit: float
-) -> list[dict[str, Any]]:
+def run_apart(names: list[str], seeds: list[int], file: Path | None, jobs: int, limit: float) -> list[dict[str, Any]]:
     """Every posterior in a process of its own."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     slots: queue.Queue[list[int]] = queue.Queue()
@@ -146,21 +142,13 @@ def run_apart(
             environment = {"JAX_PLATFORMS": "cpu"} | os.environ
             started = time.perf_counter()
             try:
-                process = subprocess.run(
-                    command, env=environment, capture_output=True, text=True, timeout=limit
-                )
+                process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit)
                 trouble = process.stderr[-500:]
             except subprocess.TimeoutExpired:
                 trouble = f"not finished after {limit:.0f} s"
             done = json.loads(part.read_text(encoding="utf-8"))["runs"] if part.exists() else []
             for seed in seeds[len(done) :]:
-                missing = {
-                    "posterior": name,
-                    "seed": seed,
-                    "error": trouble,
-                    "warnings": [],
-                    "cold": not done,
-                }
+                missing = {"posterior": name, "seed": seed, "error": trouble, "warnings": [], "cold": not done}
                 done.append(missing | {"verdict": FAILED, "seconds": time.perf_counter() - started})
         slots.put(slot)
         results.extend(done)
@@ -248,9 +236,7 @@ def fill(page: Path, text: str) -> None:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these posteriors; by default all")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--first-seed", type=int, default=0, help="100 or more to try things out")
@@ -258,9 +244,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=1_800, help="seconds for a posterior, with --jobs")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--docs", type=Path, help="write the table into this page")
-    parser.add_argument(
-        "--from", type=Path, dest="from_file", help="no runs: the numbers of an earlier --json"
-    )
+    parser.add_argument("--from", type=Path, dest="from_file", help="no runs: the numbers of an earlier --json")
     parser.add_argument("--cores", nargs="*", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cores and hasattr(os, "sched_setaffinity"):

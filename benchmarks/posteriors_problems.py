@@ -91,9 +91,7 @@ def _with_ones(x: np.ndarray) -> np.ndarray:
 # -- linear regression ----------------------------------------------------------------------------------------------
 
 
-def _linear(
-    x: np.ndarray, y: np.ndarray, prior_sd: float, noise_scale: float, start: dict | None = None
-) -> Problem:
+def _linear(x: np.ndarray, y: np.ndarray, prior_sd: float, noise_scale: float, start: dict | None = None) -> Problem:
     """y ~ N(xβ, noise²), β ~ N(0, prior_sd²), noise ~ Exponential with mean noise_scale."""
 
     def log_likelihood(params, row):
@@ -129,9 +127,7 @@ def linear_collinear() -> Problem:
     rng = np.random.default_rng(3)
     a = rng.normal(size=(1_000, 2))
     x = np.column_stack([a, a + np.sqrt(2e-3) * rng.normal(size=a.shape), rng.normal(size=(1_000, 2))])
-    return _linear(
-        _with_ones(x), x @ [1.0, -0.5, 0.0, 0.5, 0.3, 0.0] + 2 + rng.normal(size=1_000), 10.0, 10.0
-    )
+    return _linear(_with_ones(x), x @ [1.0, -0.5, 0.0, 0.5, 0.3, 0.0] + 2 + rng.normal(size=1_000), 10.0, 10.0)
 
 
 @posterior("linear regression, five columns that are not centred with all products of two, N = 2,000")
@@ -402,14 +398,7 @@ def beta_binomial() -> Problem:
     def log_likelihood(params, row):
         a, b = params["mean"] * params["size"], (1 - params["mean"]) * params["size"]
         y, n = row["y"], row["n"]
-        return (
-            gammaln(a + y)
-            + gammaln(b + n - y)
-            - gammaln(a + b + n)
-            - gammaln(a)
-            - gammaln(b)
-            + gammaln(a + b)
-        )
+        return gammaln(a + y) + gammaln(b + n - y) - gammaln(a + b + n) - gammaln(a) - gammaln(b) + gammaln(a + b)
 
     def log_prior(params):
         return normal(jnp.log(params["size"]), 2.0, 1.0) - jnp.log(params["size"])
@@ -431,9 +420,7 @@ def ordinal() -> Problem:
         return jnp.log(row["one_hot"] @ chances)
 
     def log_prior(params):
-        return (
-            normal(params["beta"], 0.0, 3.0) + normal(params["first"], 0.0, 5.0) - jnp.sum(params["gaps"]) / 5
-        )
+        return normal(params["beta"], 0.0, 3.0) + normal(params["first"], 0.0, 5.0) - jnp.sum(params["gaps"]) / 5
 
     model = sc.Model(log_likelihood, log_prior, transforms={"beta": None, "first": None, "gaps": positive})
     start = _start(beta=np.zeros(2), first=0.0, gaps=np.ones(2))
@@ -582,9 +569,7 @@ def ar1_near_one() -> Problem:
         return normal(row[1], params["phi"] * row[0], params["noise"])
 
     model = sc.Model(
-        log_likelihood,
-        lambda params: -params["noise"] / 5,
-        transforms={"phi": interval(-1, 1), "noise": positive},
+        log_likelihood, lambda params: -params["noise"] / 5, transforms={"phi": interval(-1, 1), "noise": positive}
     )
     return Problem(model, _f(np.column_stack([y[:-1], y[1:]])), _start(phi=0.0, noise=1.0))
 
@@ -671,9 +656,7 @@ def schools_noncentred() -> Problem:
     return _schools(centred=False)
 
 
-@posterior(
-    "eight schools, centred", hard="a funnel: no mode, and scales that depend on the sd of the effects"
-)
+@posterior("eight schools, centred", hard="a funnel: no mode, and scales that depend on the sd of the effects")
 def schools_centred() -> Problem:
     return _schools(centred=True)
 
@@ -893,9 +876,7 @@ def logistic_complete() -> Problem:
     return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.zeros(3)))
 
 
-@posterior(
-    "logistic regression with an income and a rate in raw units, N = 20,000, started at -3 in every coefficient"
-)
+@posterior("logistic regression with an income and a rate in raw units, N = 20,000, started at -3 in every coefficient")
 def logistic_saturated_start() -> Problem:
     rng = np.random.default_rng(92)
     x = np.column_stack([rng.normal(5e4, 2e4, 20_000), rng.normal(0, 1e-3, 20_000), rng.normal(size=20_000)])
@@ -909,9 +890,7 @@ def logistic_saturated_start() -> Problem:
     return Problem(model, {"x": _f(x), "y": _f(y)}, _start(beta=np.full(4, -3.0)))
 
 
-@posterior(
-    "Student-t regression, 3 degrees of freedom, a column in thousands, N = 300, started at noise 1,000"
-)
+@posterior("Student-t regression, 3 degrees of freedom, a column in thousands, N = 300, started at noise 1,000")
 def student_three() -> Problem:
     rng = np.random.default_rng(93)
     x = _with_ones(np.column_stack([rng.normal(3_000, 800, 300), rng.normal(size=300)]))
@@ -986,9 +965,7 @@ def hurdle() -> Problem:
     return Problem(model, {"x": _f(x), "y": _f(y)}, _start(any=np.zeros(2), count=np.zeros(2)))
 
 
-@posterior(
-    "random effects without any variance: their sd, half-normal, is at its bound; the effects integrated out"
-)
+@posterior("random effects without any variance: their sd, half-normal, is at its bound; the effects integrated out")
 def variance_at_zero() -> Problem:
     rng = np.random.default_rng(97)
     error = rng.uniform(0.5, 2.0, 20)

@@ -87,9 +87,7 @@ class Target:
         parts = []
         for first in range(0, len(points), block):
             part = points[first : first + block]
-            filled = np.concatenate(
-                [part, np.repeat(part[:1], block - len(part), axis=0)]
-            )  # one shape, one program
+            filled = np.concatenate([part, np.repeat(part[:1], block - len(part), axis=0)])  # one shape, one program
             parts.append(np.asarray(function(filled))[: len(part)])
         return np.concatenate(parts)
 
@@ -141,9 +139,7 @@ def grid(problem: Problem, points: int = 401, reach: float = 40.0) -> Reference:
     half = np.arange(len(z)).reshape(shape)[every_second].ravel()
     mean2, sd2 = _moments(weights[half], values[half])
     error = np.max(np.abs([(mean2 - mean) / sd, np.log(sd2 / sd)]))
-    return Reference(
-        mean, sd, f"quadrature of the log density, {points} points in each direction", float(error)
-    )
+    return Reference(mean, sd, f"quadrature of the log density, {points} points in each direction", float(error))
 
 
 def _on_grid(
@@ -177,9 +173,7 @@ def importance(problem: Problem, draws: int = 200_000, df: float = 8.0, grouped:
         if count != draws:
             centre = weights @ points
             covariance = (weights[:, None] * (points - centre)).T @ (points - centre)
-    return _weighted(
-        target.params(points), weights, k, f"importance sampling, {draws} draws of a Student-t law"
-    )
+    return _weighted(target.params(points), weights, k, f"importance sampling, {draws} draws of a Student-t law")
 
 
 def pairs(problem: Problem, count: int) -> Reference:
@@ -192,9 +186,7 @@ def pairs(problem: Problem, count: int) -> Reference:
     points = mode + z @ np.linalg.cholesky(covariance).T
     weights, k = _smoothed(target.many(points) + 0.5 * np.sum(z**2, axis=1))
     values = target.params(points)
-    whole = _weighted(
-        values, weights, k, f"importance sampling, {count} pairs ±z of the Laplace approximation"
-    )
+    whole = _weighted(values, weights, k, f"importance sampling, {count} pairs ±z of the Laplace approximation")
     # Equal weights would give the moments of the Laplace approximation exactly: only the rest is random.
     excess = (weights / weights.sum() - 0.5 / count)[:, None]
     off = (values - mode) / np.sqrt(np.diag(covariance))
@@ -248,9 +240,7 @@ def nuts(problem: Problem, draws: int) -> Reference:
 def _chains(log_density: Callable[[jax.Array], jax.Array], start: np.ndarray, draws: int) -> np.ndarray:
     import numpyro.infer
 
-    kernel = numpyro.infer.NUTS(
-        potential_fn=lambda u: -log_density(u), target_accept_prob=0.9, dense_mass=True
-    )
+    kernel = numpyro.infer.NUTS(potential_fn=lambda u: -log_density(u), target_accept_prob=0.9, dense_mass=True)
     how = {"chain_method": "sequential", "progress_bar": False}
     mcmc = numpyro.infer.MCMC(kernel, num_warmup=2_000, num_samples=draws, num_chains=4, **how)
     starts = start + 0.1 * np.random.default_rng(0).normal(size=(4, len(start)))
@@ -350,11 +340,7 @@ def schools(problem: Problem, centred: bool) -> Reference:
         else:
             means, variances = t[:, None] * (y - m[:, None]) / spread, error**2 / spread
         zero = np.zeros((len(m), 2))
-        return _total(
-            np.exp(logs - logs.max()),
-            np.column_stack([m, t, means]),
-            np.column_stack([zero, variances]),
-        )
+        return _total(np.exp(logs - logs.max()), np.column_stack([m, t, means]), np.column_stack([zero, variances]))
 
     return _reported(answer, "closed form given mean and sd of the effects, quadrature over these")
 
@@ -484,9 +470,7 @@ METHODS: dict[str, Callable[[Problem], Reference]] = {
     "hierarchical_logistic": partial(nuts, draws=32_000),
 }
 METHODS |= dict.fromkeys(("one_row", "normal_two_scales", "gaussian_condition_1e6"), normal_law)
-METHODS |= {
-    name: linear for name in POSTERIORS if name.startswith(("linear_", "normal_")) and name not in METHODS
-}
+METHODS |= {name: linear for name in POSTERIORS if name.startswith(("linear_", "normal_")) and name not in METHODS}
 METHODS |= dict.fromkeys(("ar1_pairs", "ar2_triples", "ar1_one_row", "ar2_one_row"), linear)
 _PLANES = ("dose_response", "beta_binomial", "student_location", "ar1_near_one", "mixture_known_weights")
 _PLANES += (
@@ -528,10 +512,7 @@ def main(names: list[str]) -> None:
             "mean": [float(f"{value:.8g}") for value in found.mean],
             "sd": [float(f"{value:.8g}") for value in found.sd],
         }
-        print(
-            f"{name}: {found.how}; error {found.error:.1e} sd; {time.process_time() - started:.0f} CPU s",
-            flush=True,
-        )
+        print(f"{name}: {found.how}; error {found.error:.1e} sd; {time.process_time() - started:.0f} CPU s", flush=True)
         ready = {name: stored[name] for name in POSTERIORS if name in stored}
         lines = ",\n".join(
             f" {json.dumps(name)}: {json.dumps(entry, ensure_ascii=False)}" for name, entry in ready.items()

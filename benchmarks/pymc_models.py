@@ -380,9 +380,7 @@ def density(names: list[str]) -> None:
 
 
 def posterior(names: list[str], draws: int, ours: int) -> None:
-    print(
-        f"{'model':20} {'worst mean':>10} {'worst sd':>9} {'least ESS':>9} {'ours':>7} {'PyMC':>7}   (CPU s) sampler"
-    )
+    print(f"{'model':20} {'worst mean':>10} {'worst sd':>9} {'least ESS':>9} {'ours':>7} {'PyMC':>7}   (CPU s) sampler")
     for name in names:
         print(f"{name:20} {_posterior(name, draws, ours)}", flush=True)
 
@@ -421,9 +419,7 @@ def _posterior(name: str, draws: int, ours: int) -> str:
             found = np.moveaxis(found, -1, 2)  # the groups are on the first axis
         axes = (0, 1)
         sd = found.std(axes)
-        moving = sd > 1e-5 * np.abs(found).mean(
-            axes
-        )  # the diagonal of a correlation matrix is 1, with rounding
+        moving = sd > 1e-5 * np.abs(found).mean(axes)  # the diagonal of a correlation matrix is 1, with rounding
         shift = np.abs(np.mean(values, axes, dtype=float) - found.mean(axes))[moving] / sd[moving]
         ratio = np.std(values, axes, dtype=float)[moving] / sd[moving]
         worst_mean = max(worst_mean, float(np.max(shift, initial=0.0)))
@@ -458,10 +454,7 @@ def speed(num_rows: int) -> None:
     ours, ours_cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(summary)
     print(f"{run.method}: {run.num_chains} chains of {run.num_draws} draws")
-    print(
-        f"ours: {ours:.1f} s, {ours_cpu:.1f} CPU s from pm.Model to summary ({building:.1f} to build it)",
-        flush=True,
-    )
+    print(f"ours: {ours:.1f} s, {ours_cpu:.1f} CPU s from pm.Model to summary ({building:.1f} to build it)", flush=True)
 
     with big(num_rows // 100):
         small = pm.sample(300, tune=700, chains=1, progressbar=False, compute_convergence_checks=False)
@@ -479,9 +472,7 @@ def speed(num_rows: int) -> None:
     for backend, cost in costs.items():
         # the defaults: four chains of 1,000 warm-up iterations and 1,000 draws
         needed = 4 * 2_000 * steps * cost
-        print(
-            f"{backend}: {cost:.3f} CPU s a gradient, so {needed:.0f} CPU s: {needed / ours_cpu:.0f} times ours"
-        )
+        print(f"{backend}: {cost:.3f} CPU s a gradient, so {needed:.0f} CPU s: {needed / ours_cpu:.0f} times ours")
 
 
 def _cpu(function: Callable[[], Any], times: int = 5) -> float:
@@ -494,9 +485,7 @@ def _cpu(function: Callable[[], Any], times: int = 5) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["density", "posterior", "speed"])
     parser.add_argument("--only", nargs="*", default=None, choices=[*MODELS, *GROUPED], metavar="MODEL")
     parser.add_argument("--draws", type=int, default=2_000, help="of each of pm.sample's four chains")

@@ -56,8 +56,7 @@ def speed() -> None:
     X, y = counts(ROWS)
     model = sc.models.PoissonRegression(seed=1)
     _, ours = timed(
-        f"PoissonRegression, {ROWS:,} rows, call to summary",
-        lambda: model.fit(X, y, progress=False).summary(),
+        f"PoissonRegression, {ROWS:,} rows, call to summary", lambda: model.fit(X, y, progress=False).summary()
     )
     print("chosen:", model.run_.preparation["chosen"])
     summary = model.summary(digits=None)
@@ -96,9 +95,7 @@ def numpyro_on(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
     chain = MCMC(NUTS(model), num_warmup=300, num_samples=500, progress_bar=False)
     chain.run(jax.random.key(0), X, y)  # compiles
-    _, cpu = timed(
-        f"NumPyro NUTS, {len(X):,} rows, 300 + 500 draws", lambda: chain.run(jax.random.key(1), X, y)
-    )
+    _, cpu = timed(f"NumPyro NUTS, {len(X):,} rows, 300 + 500 draws", lambda: chain.run(jax.random.key(1), X, y))
     found = summary(chain.get_samples(group_by_chain=True))
     return cpu, float(found["beta"]["n_eff"].min())
 

@@ -26,9 +26,7 @@ HERE = Path(__file__).resolve().parent
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Time scirocco beside its rivals.")
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=suite.BENCHMARKS, help=" ".join(suite.BENCHMARKS)
-    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=suite.BENCHMARKS, help=" ".join(suite.BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the steps, one repeat, fewer rows")
     parser.add_argument("--repeats", type=int, metavar="N", help="timed repeats, the best counts (default 3)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write every child's numbers to this file")
@@ -44,9 +42,7 @@ def run_child(child: suite.Child, variables: dict[str, str]) -> dict[str, Any] |
     )
     seconds = time.perf_counter() - start
     if done.returncode != 0:
-        print(
-            f"{child.name}: crashed with status {done.returncode}\n{done.stderr}", file=sys.stderr, flush=True
-        )
+        print(f"{child.name}: crashed with status {done.returncode}\n{done.stderr}", file=sys.stderr, flush=True)
         return None
     print(f"{child.name}: {seconds:.0f} s", flush=True)
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -37,7 +37,7 @@ from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco_latent.lda import LDA, as_corpus
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.settings import Size, resolve
-from scirocco_latent.lda.sharded import Shards
+from scirocco_latent.lda.sharded import CountShards
 
 BATCHES = (500, 2_000, 8_000)
 WARM_STEPS = 3
@@ -67,9 +67,7 @@ class Weighed(Workers):
 def chain(corpus: Any, num_topics: int, batch_size: int, threads: int, counting: Any = None) -> TopicChain:
     """A chain without memory, some steps on its way."""
     model = LDA(num_topics, memory="none", batch_size=batch_size, num_threads=threads)
-    settings = resolve(
-        model.get_params(), Size(corpus.num_documents, corpus.vocabulary_size, corpus.num_tokens)
-    )
+    settings = resolve(model.get_params(), Size(corpus.num_documents, corpus.vocabulary_size, corpus.num_tokens))
     made = TopicChain(corpus, settings, 0, 0, counting(settings) if counting else None)
     made.advance(WARM_STEPS)
     return made
@@ -77,9 +75,7 @@ def chain(corpus: Any, num_topics: int, batch_size: int, threads: int, counting:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Seconds of a step by side and batch, and bytes by batch."""
-    split = lda_corpus.make(
-        1, num_documents=1_000 if args.quick else lda_corpus.NUM_DOCUMENTS, num_held_out=10
-    )
+    split = lda_corpus.make(1, num_documents=1_000 if args.quick else lda_corpus.NUM_DOCUMENTS, num_held_out=10)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         source = write_corpus(Path(folder) / "corpus", split.train, shuffle=False)
@@ -98,7 +94,7 @@ def _one(
     sides = {"here": chain(corpus, num_topics, batch, 1), "threads": chain(corpus, num_topics, batch, 2)}
     for number, each in workers.items():
         sides[f"workers{number}"] = chain(
-            corpus, num_topics, batch, 1, lambda settings, each=each: Shards(each, source, settings)
+            corpus, num_topics, batch, 1, lambda settings, each=each: CountShards(each, source, settings)
         )
     best = dict.fromkeys((*sides, "cpu", "own", "local"), math.inf)
     for _ in range(rounds):
@@ -122,11 +118,7 @@ CLOCK, CPU = ("here", "threads", "workers1", "workers2"), ("cpu", "own", "local"
 def report(found: dict[str, Any]) -> None:
     """Ratios, and where the lines cross."""
     print("\nseconds a step:  by the clock" + 27 * " " + "CPU")
-    print(
-        f"{'batch':>8}"
-        + "".join(f"{name:>10}" for name in (*CLOCK, *CPU))
-        + "    out MB     in MB   1/2 workers"
-    )
+    print(f"{'batch':>8}" + "".join(f"{name:>10}" for name in (*CLOCK, *CPU)) + "    out MB     in MB   1/2 workers")
     for batch, line in found.items():
         seconds = "".join(f"{line[name]:10.3f}" for name in (*CLOCK, *CPU))
         ratio = line["workers1"] / line["workers2"]
@@ -149,18 +141,12 @@ def _crossing(gain: float, extra: float, sizes: np.ndarray) -> str:
     if gain <= 0:
         return "never"
     batch = extra / gain
-    return (
-        f"{batch:,.0f} documents"
-        if batch > sizes.min()
-        else f"less than {sizes.min():,.0f}, the smallest here"
-    )
+    return f"{batch:,.0f} documents" if batch > sizes.min() else f"less than {sizes.min():,.0f}, the smallest here"
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--quick", action="store_true")

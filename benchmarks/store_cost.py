@@ -155,9 +155,7 @@ def regression(num_rows: int, num_columns: int, stored: bool) -> Callable[[int],
     }
     model = sc.Model(
         log_prior=lambda theta: -0.5 * jnp.sum(theta**2),
-        log_likelihood=lambda theta, row: (
-            row["y"] * (row["x"] @ theta) - jnp.logaddexp(0.0, row["x"] @ theta)
-        ),
+        log_likelihood=lambda theta, row: row["y"] * (row["x"] @ theta) - jnp.logaddexp(0.0, row["x"] @ theta),
     )
 
     def task(number: int) -> None:

@@ -75,12 +75,7 @@ LINES: tuple[Line, ...] = (
     _speed("sgld", "SGLD / scan by hand, the whole call", "ours_sgld", "scan_by_hand", 0.9),
     _speed("sgld", "SGLD / scan by hand, set-up apart", "ours_sgld", "scan_by_hand", 0.9, SAMPLING),
     _speed(
-        "sgld_cv",
-        "SGLD-CV / BlackJAX's in a scan, set-up apart",
-        "ours_sgld_cv",
-        "blackjax_sgld_cv",
-        2.5,
-        SAMPLING,
+        "sgld_cv", "SGLD-CV / BlackJAX's in a scan, set-up apart", "ours_sgld_cv", "blackjax_sgld_cv", 2.5, SAMPLING
     ),
     _speed("four_chains", "four chains / vmapped BlackJAX", "ours_four_chains", "blackjax_four_chains", 3.5),
     Line(
@@ -100,9 +95,7 @@ LINES: tuple[Line, ...] = (
     _at_most("recompile", "compilations for another seed", "ours_recompile", "seed", 0),
     _at_most("recompile", "compilations for another number of draws", "ours_recompile", "num_samples", 0),
     _at_most("scaling", "SGLD-CV step time, N = 1e4..1e7, max / min", "ours_scaling", "step_time_ratio", 1.3),
-    _at_most(
-        "scaling", "SGLD-CV set-up, N = 1e7, in passes", "ours_scaling", "setup_in_passes_10000000", 3.0
-    ),
+    _at_most("scaling", "SGLD-CV set-up, N = 1e7, in passes", "ours_scaling", "setup_in_passes_10000000", 3.0),
     _at_most("scaling", "  passes that the run reports", "ours_scaling", "passes_reported_10000000", None),
 )
 

@@ -140,9 +140,7 @@ def seconds_of_diagnose(problem: tuning_data.Problem, tuning: Any, quick: bool) 
 
 def main() -> None:
     """Print the lines that were asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=LINES, default=LINES, metavar="LINE")
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--quick", action="store_true")

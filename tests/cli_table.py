@@ -15,7 +15,6 @@ COMMANDS = {
     "predict": ("{clusters} {table} --out {root}/any.csv", f"{{clusters}} {NOWHERE} --out {{root}}/none.csv"),
     "report": ("{run} --out {root}/run.html", NOWHERE),
     "reproduce": ("good --out {root}/figures", "godo"),
-    "bench": ("--quick", None),
     "cite": ("SGLD", "SGDL"),
     "version": ("", None),
     "model fit": (
@@ -31,36 +30,18 @@ COMMANDS = {
         f"{NOWHERE} --out {{root}}/u",
     ),
     "topics show": ("{topics}", NOWHERE),
-    "topics transform": (
-        "{topics} {text} --out {root}/shares.csv",
-        f"{{topics}} {NOWHERE} --out {{root}}/s.csv",
-    ),
+    "topics transform": ("{topics} {text} --out {root}/shares.csv", f"{{topics}} {NOWHERE} --out {{root}}/s.csv"),
     "topics compare": ("{topics} {topics}", f"{{topics}} {NOWHERE}"),
-    "cluster fit": (
-        "{table} --out {root}/c --epochs 4 --chains 1 --threads 1",
-        f"{NOWHERE} --out {{root}}/d",
-    ),
+    "cluster fit": ("{table} --out {root}/c --epochs 4 --chains 1 --threads 1", f"{NOWHERE} --out {{root}}/d"),
     "cluster show": ("{clusters}", NOWHERE),
-    "cluster predict": (
-        "{clusters} {table} --out {root}/labels.csv",
-        f"{{clusters}} {NOWHERE} --out {{root}}/no.csv",
-    ),
+    "cluster predict": ("{clusters} {table} --out {root}/labels.csv", f"{{clusters}} {NOWHERE} --out {{root}}/no.csv"),
     "hmm fit": ("{table} --out {root}/h --epochs 20 --chains 1 --threads 1", f"{NOWHERE} --out {{root}}/i"),
     "hmm show": ("{states}", NOWHERE),
-    "hmm predict": (
-        "{states} {table} --out {root}/visits.csv",
-        f"{{states}} {NOWHERE} --out {{root}}/v.csv",
-    ),
+    "hmm predict": ("{states} {table} --out {root}/visits.csv", f"{{states}} {NOWHERE} --out {{root}}/v.csv"),
     "hmm forecast": ("{states} --steps 2", NOWHERE),
-    "network fit": (
-        "{edges} --out {root}/n --epochs 20 --chains 1 --mixed",
-        f"{NOWHERE} --out {{root}}/o",
-    ),
+    "network fit": ("{edges} --out {root}/n --epochs 20 --chains 1 --mixed", f"{NOWHERE} --out {{root}}/o"),
     "network show": ("{blocks} --nodes {root}/nodes.csv", NOWHERE),
-    "network predict": (
-        "{blocks} {edges} --out {root}/links.csv",
-        f"{NOWHERE} {{edges}} --out {{root}}/l.csv",
-    ),
+    "network predict": ("{blocks} {edges} --out {root}/links.csv", f"{NOWHERE} {{edges}} --out {{root}}/l.csv"),
 }
 FITTED = ("topics show", "topics transform", "topics compare", "cluster show", "cluster predict", "hmm show")
 FITTED += ("show", "predict")
@@ -72,19 +53,7 @@ GOOD_STATUS = dict.fromkeys(COMMANDS, 0) | {"diagnose": 1}
 
 def words_of(command, text, place):
     """The words of a command line."""
-    names = (
-        "root",
-        "config",
-        "table",
-        "text",
-        "run",
-        "topics",
-        "clusters",
-        "states",
-        "folder",
-        "edges",
-        "blocks",
-    )
+    names = ("root", "config", "table", "text", "run", "topics", "clusters", "states", "folder", "edges", "blocks")
     return [*command.split(), *text.format(**{name: getattr(place, name) for name in names}).split()]
 
 

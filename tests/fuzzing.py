@@ -95,64 +95,13 @@ def finite(tree):
 
 
 _NUMBERS = [-1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**32, 2**63, 10**20, -(10**20), 0.0, 2.0, 2.5, -0.5]  # fmt: skip
-_NUMBERS += [
-    1e-320,
-    1e300,
-    float("nan"),
-    float("inf"),
-    -float("inf"),
-    1j,
-    np.float32(3),
-    np.int64(5),
-    np.uint8(3),
-]
-_NUMBERS += [
-    np.array(2),
-    np.array([1, 2]),
-    np.array([]),
-    jnp.array(2),
-    jnp.array([0.1, 0.2]),
-    np.datetime64("2020"),
-]
+_NUMBERS += [1e-320, 1e300, float("nan"), float("inf"), -float("inf"), 1j, np.float32(3), np.int64(5), np.uint8(3)]
+_NUMBERS += [np.array(2), np.array([1, 2]), np.array([]), jnp.array(2), jnp.array([0.1, 0.2]), np.datetime64("2020")]
 _NUMBERS += [np.ma.masked, pd.NA, pd.NaT, decimal.Decimal("1.5"), fractions.Fraction(1, 3), True, False, None]
 _NUMBERS += [np.bool_(True)]
-_WORDS = [
-    "",
-    "auto",
-    "a",
-    "1",
-    "nan",
-    "scir",
-    "\0",
-    "\udcff",
-    "ü" * 300,
-    b"bytes",
-    "../..",
-    "/dev/null",
-    Path("x"),
-]
-_THINGS = [
-    [],
-    [1],
-    (),
-    (1, 2),
-    {},
-    {"a": 1},
-    {1: 2},
-    {"a": None},
-    set(),
-    range(3),
-    object(),
-    type,
-    len,
-    print,
-]
-_THINGS += [
-    iter([1]),
-    pd.DataFrame({"a": [1.0]}),
-    sp.csr_array(np.eye(2)),
-    np.array(["a", None], object),
-]
+_WORDS = ["", "auto", "a", "1", "nan", "scir", "\0", "\udcff", "ü" * 300, b"bytes", "../..", "/dev/null", Path("x")]
+_THINGS = [[], [1], (), (1, 2), {}, {"a": 1}, {1: 2}, {"a": None}, set(), range(3), object(), type, len, print]
+_THINGS += [iter([1]), pd.DataFrame({"a": [1.0]}), sp.csr_array(np.eye(2)), np.array(["a", None], object)]
 _THINGS += [Ellipsis]
 
 ODD = st.sampled_from(_NUMBERS + _WORDS + _THINGS)
@@ -168,33 +117,14 @@ JSON = st.recursive(
         st.text(max_size=8),
         st.sampled_from(_SPECIAL),
     ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
     max_leaves=4,
 )
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
-_DTYPES = [
-    "f4",
-    "f8",
-    "f2",
-    "i4",
-    "i8",
-    "u1",
-    "?",
-    "c8",
-    ">f4",
-    ">i8",
-    "O",
-    "U3",
-    "S2",
-    "M8[D]",
-    "m8[s]",
-    "V3",
-]
+_DTYPES = ["f4", "f8", "f2", "i4", "i8", "u1", "?", "c8", ">f4", ">i8", "O", "U3", "S2", "M8[D]", "m8[s]", "V3"]
 _DTYPES += ["f4,i4"]
 _KINDS = ["list", "masked", "frame", "series", "sparse", "jax", "F", "strided", "0d"]
 

@@ -139,13 +139,7 @@ DATA = [
         "Drop",
     ),
     row("infinite", data(x=spoiled(X, (7, 1), np.inf)), InvalidValueError, "`x`", "row 7, index (1,)"),
-    row(
-        "many NaN",
-        data(x=spoiled(X, slice(3, 5), np.nan)),
-        InvalidValueError,
-        "6 missing (NaN)",
-        "2 of 20 rows",
-    ),
+    row("many NaN", data(x=spoiled(X, slice(3, 5), np.nan)), InvalidValueError, "6 missing (NaN)", "2 of 20 rows"),
     row(
         "NaN in a bare array",
         sample(data=spoiled(Y, 0, np.nan)),
@@ -161,18 +155,12 @@ DATA = [
     row("objects", data(y=np.array([None] * N)), InvalidTypeError, "data `y`", "object", "Encode"),
     row("ragged", data(y=np.array([[1.0], [2.0, 3.0]], object)), InvalidTypeError, "`y`", "ragged"),
     row(
-        "ragged lists",
-        sample(data=[[1.0], [2.0, 3.0]]),
-        InvalidTypeError,
-        "`[0][0]` is a single number",
-        "np.asarray",
+        "ragged lists", sample(data=[[1.0], [2.0, 3.0]]), InvalidTypeError, "`[0][0]` is a single number", "np.asarray"
     ),
     row("list of numbers", data(y=[1.0] * N), InvalidTypeError, "`y[0]` is a single number", "np.asarray"),
     row("one number", sample(data=3.0), InvalidTypeError, "`data` is a single number", "one row per datum"),
     row("complex", data(y=Y.astype(complex)), InvalidTypeError, "`y`", "complex128", "real numbers"),
-    row(
-        "dates", data(y=np.arange(N).astype("datetime64[D]")), InvalidTypeError, "`y`", "datetime64", "Encode"
-    ),
+    row("dates", data(y=np.arange(N).astype("datetime64[D]")), InvalidTypeError, "`y`", "datetime64", "Encode"),
     row(
         "data frame with a column of strings",
         data(x=pd.DataFrame({"age": Y, "city": ["Rome"] * N})),
@@ -215,27 +203,10 @@ DATA = [
         InvalidValueError,
         *("'x'", "rename"),
     ),
-    row(
-        "generator", sample(data=(x for x in X)), InvalidTypeError, "generator", "only once", "np.stack(list"
-    ),
+    row("generator", sample(data=(x for x in X)), InvalidTypeError, "generator", "only once", "np.stack(list"),
     row("iterator in a dict", data(x=iter(X)), InvalidTypeError, "iterator", "Collect"),
-    row(
-        "integers beyond 32 bits",
-        data(y=np.full(N, 2**40)),
-        InvalidValueError,
-        "`y`",
-        "32 bits",
-        "enable_x64",
-    ),
-    row(
-        "numbers beyond float32",
-        data(y=np.full(N, 1e300)),
-        InvalidValueError,
-        "`y`",
-        "1e+300",
-        "float32",
-        "Rescale",
-    ),
+    row("integers beyond 32 bits", data(y=np.full(N, 2**40)), InvalidValueError, "`y`", "32 bits", "enable_x64"),
+    row("numbers beyond float32", data(y=np.full(N, 1e300)), InvalidValueError, "`y`", "1e+300", "float32", "Rescale"),
 ]
 
 PLACES = [
@@ -258,62 +229,32 @@ PARAMETERS = [
     *(
         row(
             f"{dtype} for the default",
-            sample(
-                params={"beta": jnp.zeros(3, dtype), "bias": jnp.zeros((), dtype)},
-                sampler=None,
-                estimator=None,
-            ),
+            sample(params={"beta": jnp.zeros(3, dtype), "bias": jnp.zeros((), dtype)}, sampler=None, estimator=None),
             InvalidTypeError,
             *("parameter `beta`", dtype, "32 bits", "float32"),
         )
         for dtype in ("float16", "bfloat16")
     ),
-    row(
-        "NaN",
-        params(beta=np.array([0, np.nan, np.inf], np.float32)),
-        InvalidValueError,
-        "`beta`",
-        "2 NaN",
-        "finite",
-    ),
-    row(
-        "integer array", params(beta=np.zeros(3, int)), InvalidTypeError, "`beta`", "int64", ".astype(float)"
-    ),
+    row("NaN", params(beta=np.array([0, np.nan, np.inf], np.float32)), InvalidValueError, "`beta`", "2 NaN", "finite"),
+    row("integer array", params(beta=np.zeros(3, int)), InvalidTypeError, "`beta`", "int64", ".astype(float)"),
     row("boolean", params(bias=True), InvalidTypeError, "`bias`", "bool", "continuous"),
     row("string", params(bias="0"), InvalidTypeError, "`bias`", "floating-point"),
     row("complex", params(bias=1j), InvalidTypeError, "`bias`", "complex128", "floating-point"),
     row("nothing", sample(params={}), InvalidValueError, "`params` contains no arrays", "starting value"),
     row("None", sample(params=None), InvalidValueError, "`params` contains no arrays"),
-    row(
-        "list", params(beta=[0.0, 0.0, 0.0]), InvalidValueError, "log_prior failed", "beta[0] ()", "np.array"
-    ),
+    row("list", params(beta=[0.0, 0.0, 0.0]), InvalidValueError, "log_prior failed", "beta[0] ()", "np.array"),
     row(
         "wrong dimension",
         params(beta=np.zeros(4, np.float32)),
         InvalidValueError,
         *("log_likelihood failed", "beta (4,)", "x (3,)", "got (3,) and (4,)"),
     ),
-    row(
-        "one is missing",
-        sample(params={"beta": np.zeros(3, np.float32)}),
-        InvalidValueError,
-        "KeyError",
-        "'bias'",
-    ),
+    row("one is missing", sample(params={"beta": np.zeros(3, np.float32)}), InvalidValueError, "KeyError", "'bias'"),
 ]
 
 MODELS = [
-    row(
-        "likelihood is no function",
-        lambda: sc.Model(3.0),
-        InvalidTypeError,
-        "`log_likelihood`",
-        "function",
-        "3.0",
-    ),
-    row(
-        "prior is no function", lambda: sc.Model(log_likelihood, 1.0), InvalidTypeError, "`log_prior`", "1.0"
-    ),
+    row("likelihood is no function", lambda: sc.Model(3.0), InvalidTypeError, "`log_likelihood`", "function", "3.0"),
+    row("prior is no function", lambda: sc.Model(log_likelihood, 1.0), InvalidTypeError, "`log_prior`", "1.0"),
     row(
         "likelihood returns a vector",
         likelihood(lambda p, d: -0.5 * (d["x"] * p["beta"]) ** 2),
@@ -328,12 +269,7 @@ MODELS = [
         *("scalar for one datum", "of shape (3,)", "got shape (3,)"),
     ),
     row(
-        "y of shape (N, 1)",
-        data(y=Y[:, None]),
-        InvalidValueError,
-        "got shape (1,)",
-        "`y` have shape (N, 1)",
-        "y[:, 0]",
+        "y of shape (N, 1)", data(y=Y[:, None]), InvalidValueError, "got shape (1,)", "`y` have shape (N, 1)", "y[:, 0]"
     ),
     row(
         "likelihood written for a batch",
@@ -341,63 +277,22 @@ MODELS = [
         InvalidValueError,
         *("log_likelihood failed", "x (3,)", "axis 1 is out of bounds"),
     ),
+    row("likelihood returns nothing", likelihood(lambda p, d: None), InvalidValueError, "scalar", "got a NoneType"),
+    row("likelihood returns two", likelihood(lambda p, d: (0.0, 1.0)), InvalidValueError, "scalar", "got a tuple"),
     row(
-        "likelihood returns nothing",
-        likelihood(lambda p, d: None),
-        InvalidValueError,
-        "scalar",
-        "got a NoneType",
+        "likelihood returns an int", likelihood(lambda p, d: jnp.array(1)), InvalidTypeError, "floating-point", "int32"
     ),
-    row(
-        "likelihood returns two",
-        likelihood(lambda p, d: (0.0, 1.0)),
-        InvalidValueError,
-        "scalar",
-        "got a tuple",
-    ),
-    row(
-        "likelihood returns an int",
-        likelihood(lambda p, d: jnp.array(1)),
-        InvalidTypeError,
-        "floating-point",
-        "int32",
-    ),
-    row(
-        "unknown column",
-        likelihood(lambda p, d: d["z"]),
-        InvalidValueError,
-        "log_likelihood",
-        "KeyError",
-        "'z'",
-    ),
+    row("unknown column", likelihood(lambda p, d: d["z"]), InvalidValueError, "log_likelihood", "KeyError", "'z'"),
     row(
         "Python if",
         likelihood(lambda p, d: p["bias"] if p["bias"] > 0 else -p["bias"]),
         InvalidValueError,
         *("log_likelihood", "jnp.where for if"),
     ),
-    row(
-        "NumPy",
-        likelihood(lambda p, d: np.exp(p["bias"])),
-        InvalidValueError,
-        "log_likelihood",
-        "use jnp for np",
-    ),
+    row("NumPy", likelihood(lambda p, d: np.exp(p["bias"])), InvalidValueError, "log_likelihood", "use jnp for np"),
     row("one argument", likelihood(lambda p: 0.0), InvalidValueError, "log_likelihood", "2 were given"),
-    row(
-        "empty assertion",
-        likelihood(lambda p, d: _refuse()),
-        InvalidValueError,
-        "log_likelihood",
-        "AssertionError",
-    ),
-    row(
-        "prior returns a vector",
-        prior(lambda p: -(p["beta"] ** 2)),
-        InvalidValueError,
-        "log_prior",
-        "got shape (3,)",
-    ),
+    row("empty assertion", likelihood(lambda p, d: _refuse()), InvalidValueError, "log_likelihood", "AssertionError"),
+    row("prior returns a vector", prior(lambda p: -(p["beta"] ** 2)), InvalidValueError, "log_prior", "got shape (3,)"),
     row("prior without argument", prior(lambda: 0.0), InvalidValueError, "log_prior failed", "1 was given"),
     row(
         "vectorized returns the mean",
@@ -426,13 +321,7 @@ STARTS = [
         BadStartError,
         *("log prior is -inf", "outside the support", "transforms"),
     ),
-    row(
-        "prior is NaN",
-        prior(lambda p: jnp.log(p["bias"] - 1)),
-        BadStartError,
-        "log prior is nan",
-        "transforms",
-    ),
+    row("prior is NaN", prior(lambda p: jnp.log(p["bias"] - 1)), BadStartError, "log prior is nan", "transforms"),
     row(
         "log of a negative parameter",
         likelihood(lambda p, d: jnp.log(p["bias"] - 1) * d["y"]),
@@ -471,57 +360,20 @@ TRANSFORMS = [
         "['beta', 'bias']",
     ),
     row("misspelt name", transforms(bais=sc.transforms.positive), InvalidValueError, "Did you mean 'bias'?"),
-    row(
-        "outside",
-        transforms(bias=sc.transforms.positive),
-        InvalidValueError,
-        "`bias`",
-        "positive",
-        "0.0",
-    ),
+    row("outside", transforms(bias=sc.transforms.positive), InvalidValueError, "`bias`", "positive", "0.0"),
     row(
         "outside an interval",
         transforms(bias=sc.transforms.interval(2, 3), beta=None),
         InvalidValueError,
         *("`bias`", "between 2.0 and 3.0"),
     ),
-    row(
-        "not ordered",
-        transforms(beta=sc.transforms.ordered, bias=None),
-        InvalidValueError,
-        "`beta`",
-        "increase",
-    ),
-    row(
-        "ordered number",
-        transforms(bias=sc.transforms.ordered, beta=None),
-        InvalidValueError,
-        "`bias`",
-        "axis",
-    ),
-    row(
-        "reversed interval",
-        lambda: sc.transforms.interval(3, 2),
-        InvalidValueError,
-        "low < high",
-        "3.0",
-        "2.0",
-    ),
+    row("not ordered", transforms(beta=sc.transforms.ordered, bias=None), InvalidValueError, "`beta`", "increase"),
+    row("ordered number", transforms(bias=sc.transforms.ordered, beta=None), InvalidValueError, "`bias`", "axis"),
+    row("reversed interval", lambda: sc.transforms.interval(3, 2), InvalidValueError, "low < high", "3.0", "2.0"),
     row("interval of NaN", lambda: sc.transforms.interval(np.nan, 2), InvalidValueError, "low < high", "nan"),
     row("interval of strings", lambda: sc.transforms.interval("a", 2), InvalidTypeError, "interval", "'a'"),
-    row(
-        "off the simplex",
-        transforms(beta=sc.transforms.simplex),
-        InvalidValueError,
-        "`beta`",
-        "sum to 1",
-    ),
-    row(
-        "not a matrix",
-        transforms(beta=sc.transforms.cholesky_correlation),
-        InvalidValueError,
-        "square matrix",
-    ),
+    row("off the simplex", transforms(beta=sc.transforms.simplex), InvalidValueError, "`beta`", "sum to 1"),
+    row("not a matrix", transforms(beta=sc.transforms.cholesky_correlation), InvalidValueError, "square matrix"),
     row("multiplier", lambda: sc.transforms.affine(0.0, -1.0), InvalidValueError, "`multiplier`", "> 0"),
     row("no bounds", lambda: sc.transforms.Bounded(), InvalidValueError, "bound"),
 ]
@@ -530,28 +382,15 @@ STEP_SIZES = [
     row("negative", sampler(sc.SGLD, -1e-4), InvalidValueError, "`step_size` of SGLD", "> 0", "-0.0001"),
     row("zero", sampler(sc.SGLD, 0.0), InvalidValueError, "`step_size` of SGLD", "> 0", "got 0.0"),
     row("NaN", sampler(sc.SGHMC, np.nan), InvalidValueError, "`step_size` of SGHMC", "finite", "got nan"),
-    row(
-        "infinite", sampler(sc.BAOAB, np.inf), InvalidValueError, "`step_size` of BAOAB", "finite", "got inf"
-    ),
+    row("infinite", sampler(sc.BAOAB, np.inf), InvalidValueError, "`step_size` of BAOAB", "finite", "got inf"),
     row("NumPy number", sampler(sc.SGNHT, np.float32(-1)), InvalidValueError, "`step_size` of SGNHT", "-1.0"),
-    row(
-        "JAX number", sampler(sc.BADODAB, jnp.float32(0)), InvalidValueError, "`step_size` of BADODAB", "0.0"
-    ),
-    row(
-        "string", sampler(sc.SGLD, "1e-4"), InvalidTypeError, "`step_size` of SGLD must be a number", "'1e-4'"
-    ),
-    row(
-        "boolean", sampler(sc.PSGLD, True), InvalidTypeError, "`step_size` of PSGLD must be a number", "True"
-    ),
+    row("JAX number", sampler(sc.BADODAB, jnp.float32(0)), InvalidValueError, "`step_size` of BADODAB", "0.0"),
+    row("string", sampler(sc.SGLD, "1e-4"), InvalidTypeError, "`step_size` of SGLD must be a number", "'1e-4'"),
+    row("boolean", sampler(sc.PSGLD, True), InvalidTypeError, "`step_size` of PSGLD must be a number", "True"),
     row("complex", sampler(sc.SGLD, 1 + 1j), InvalidTypeError, "must be a number", "complex"),
     row("None", sampler(sc.PSGLD, None), InvalidTypeError, "`step_size` of PSGLD", "number", "schedule"),
     row("empty dict", sampler(sc.SGLD, {}), InvalidTypeError, "`step_size` of SGLD", "dict of numbers"),
-    row(
-        "None in a dict",
-        sampler(sc.SGLD, {"beta": None, "bias": 1.0}),
-        InvalidTypeError,
-        "`step_size` of SGLD",
-    ),
+    row("None in a dict", sampler(sc.SGLD, {"beta": None, "bias": 1.0}), InvalidTypeError, "`step_size` of SGLD"),
     row(
         "negative in a dict",
         sampler(sc.SGLD, {"beta": -1.0, "bias": 1e-4}),
@@ -572,9 +411,7 @@ STEP_SIZES = [
         "`step_size` has the structure",
         "one value for all",
     ),
-    row(
-        "array", sampler(sc.SGLD, np.full(2, 1e-4)), InvalidTypeError, "`step_size` of SGLD must be a number"
-    ),
+    row("array", sampler(sc.SGLD, np.full(2, 1e-4)), InvalidTypeError, "`step_size` of SGLD must be a number"),
     row(
         "schedule that reaches 0",
         sampler(sc.SGLD, lambda step: 1e-4 * (1 - step / 3)),
@@ -587,13 +424,7 @@ STEP_SIZES = [
         InvalidValueError,
         *("schedule", "gives nan at step 4"),
     ),
-    row(
-        "schedule of a vector",
-        sampler(sc.SGLD, lambda step: jnp.ones(2)),
-        InvalidValueError,
-        "schedule",
-        "(2,)",
-    ),
+    row("schedule of a vector", sampler(sc.SGLD, lambda step: jnp.ones(2)), InvalidValueError, "schedule", "(2,)"),
     row(
         "schedule with if",
         sampler(sc.SGLD, lambda step: 1.0 if step < 3 else 0.1),
@@ -601,9 +432,7 @@ STEP_SIZES = [
         "schedule",
         "jnp.where",
     ),
-    row(
-        "schedule without argument", sampler(sc.SGLD, lambda: 1e-4), InvalidValueError, "schedule", "argument"
-    ),
+    row("schedule without argument", sampler(sc.SGLD, lambda: 1e-4), InvalidValueError, "schedule", "argument"),
     row(
         "polynomial from below 0",
         lambda: sc.schedules.polynomial(-1.0),
@@ -611,26 +440,9 @@ STEP_SIZES = [
         "`start` of polynomial",
         "-1.0",
     ),
-    row(
-        "polynomial, tau 0",
-        lambda: sc.schedules.polynomial(1.0, tau=0),
-        InvalidValueError,
-        "`tau` of polynomial",
-    ),
-    row(
-        "cycle of 0 steps",
-        lambda: sc.schedules.cyclical(1.0, length=0),
-        InvalidValueError,
-        "`length`",
-        "at least 1",
-    ),
-    row(
-        "cycle of 2.5 steps",
-        lambda: sc.schedules.cyclical(1.0, length=2.5),
-        InvalidTypeError,
-        "`length`",
-        "2.5",
-    ),
+    row("polynomial, tau 0", lambda: sc.schedules.polynomial(1.0, tau=0), InvalidValueError, "`tau` of polynomial"),
+    row("cycle of 0 steps", lambda: sc.schedules.cyclical(1.0, length=0), InvalidValueError, "`length`", "at least 1"),
+    row("cycle of 2.5 steps", lambda: sc.schedules.cyclical(1.0, length=2.5), InvalidTypeError, "`length`", "2.5"),
 ]
 
 SAMPLERS = [
@@ -641,20 +453,8 @@ SAMPLERS = [
         "`friction` of SGHMC",
         "> 0, got -1.0",
     ),
-    row(
-        "friction 0",
-        sampler(sc.BAOAB, 1e-2, friction=0),
-        InvalidValueError,
-        "`friction` of BAOAB",
-        "> 0, got 0",
-    ),
-    row(
-        "friction a string",
-        sampler(sc.SGHMC, 1e-2, friction="a"),
-        InvalidTypeError,
-        "`friction` of SGHMC",
-        "'a'",
-    ),
+    row("friction 0", sampler(sc.BAOAB, 1e-2, friction=0), InvalidValueError, "`friction` of BAOAB", "> 0, got 0"),
+    row("friction a string", sampler(sc.SGHMC, 1e-2, friction="a"), InvalidTypeError, "`friction` of SGHMC", "'a'"),
     row(
         "friction of an unknown parameter",
         sampler(sc.SGHMC, 1e-2, friction={"gamma": 1.0}),
@@ -674,11 +474,7 @@ SAMPLERS = [
         *("`step_size` × `diffusion` of SGNHT is 2", "not exceed 1"),
     ),
     row(
-        "diffusion < 0",
-        sampler(sc.BADODAB, 1e-2, diffusion=-1),
-        InvalidValueError,
-        "`diffusion` of BADODAB",
-        "got -1",
+        "diffusion < 0", sampler(sc.BADODAB, 1e-2, diffusion=-1), InvalidValueError, "`diffusion` of BADODAB", "got -1"
     ),
     row(
         "gradient noise < 0",
@@ -694,27 +490,13 @@ SAMPLERS = [
         "at least 1",
     ),
     row(
-        "thermostat",
-        sampler(sc.SGNHT, 1e-2, thermostat="each"),
-        InvalidValueError,
-        "`thermostat`",
-        "'leaf'",
-        "'each'",
+        "thermostat", sampler(sc.SGNHT, 1e-2, thermostat="each"), InvalidValueError, "`thermostat`", "'leaf'", "'each'"
     ),
     row(
-        "temperature < 0",
-        sampler(sc.SGLD, 1e-2, temperature=-1.0),
-        InvalidValueError,
-        "`temperature` of SGLD",
-        ">= 0",
+        "temperature < 0", sampler(sc.SGLD, 1e-2, temperature=-1.0), InvalidValueError, "`temperature` of SGLD", ">= 0"
     ),
     row(
-        "decay > 1",
-        sampler(sc.PSGLD, 1e-2, decay=1.5),
-        InvalidValueError,
-        "`decay` of PSGLD",
-        "between 0 and 1",
-        "1.5",
+        "decay > 1", sampler(sc.PSGLD, 1e-2, decay=1.5), InvalidValueError, "`decay` of PSGLD", "between 0 and 1", "1.5"
     ),
     row("damping 0", sampler(sc.PSGLD, 1e-2, damping=0), InvalidValueError, "`damping` of PSGLD", "> 0"),
     row(
@@ -754,13 +536,7 @@ ESTIMATORS = [
         "'blocks'",
         "'random'",
     ),
-    row(
-        "no probabilities",
-        estimator(sc.Weighted, 5, probabilities=None),
-        InvalidTypeError,
-        "`probabilities`",
-        "None",
-    ),
+    row("no probabilities", estimator(sc.Weighted, 5, probabilities=None), InvalidTypeError, "`probabilities`", "None"),
     row(
         "probabilities a string",
         estimator(sc.Weighted, 5, probabilities="p"),
@@ -777,11 +553,7 @@ ESTIMATORS = [
     ),
     *(
         row(
-            f"probability {value}",
-            estimator(sc.Weighted, 5, probabilities=p),
-            InvalidValueError,
-            "entry 4",
-            str(value),
+            f"probability {value}", estimator(sc.Weighted, 5, probabilities=p), InvalidValueError, "entry 4", str(value)
         )
         for value, p in ((v, spoiled(np.ones(N), 4, v)) for v in (0.0, -1.0, np.nan, np.inf))
     ),
@@ -803,13 +575,7 @@ ESTIMATORS = [
         InvalidValueError,
         *("`sampling`", "'without_replacement', 'with_replacement'"),
     ),
-    row(
-        "SAGA without memory",
-        estimator(sc.SAGA, 5, max_memory=0),
-        InvalidValueError,
-        "`max_memory`",
-        "at least 1",
-    ),
+    row("SAGA without memory", estimator(sc.SAGA, 5, max_memory=0), InvalidValueError, "`max_memory`", "at least 1"),
     row(
         "SVRG never refreshed",
         estimator(sc.SVRG, 5, refresh_every=0),
@@ -860,13 +626,7 @@ ESTIMATORS = [
 RUNS = [
     *(
         row(f"{name} = {value!r}", sample(**{name: value}), error, f"`{name}`", phrase)
-        for name, least in (
-            ("num_samples", 1),
-            ("num_chains", 1),
-            ("thin", 1),
-            ("num_burnin", 0),
-            ("seed", 0),
-        )
+        for name, least in (("num_samples", 1), ("num_chains", 1), ("thin", 1), ("num_burnin", 0), ("seed", 0))
         for value, error, phrase in (
             (least - 1, InvalidValueError, f"at least {least}, got {least - 1}"),
             (2.5, InvalidTypeError, "whole number (int), got 2.5"),
@@ -894,20 +654,9 @@ RUNS = [
     row("one callback", sample(callbacks=print), InvalidTypeError, "`callbacks`", "callbacks=[my_function]"),
     row("no callbacks", sample(callbacks=["print"]), InvalidTypeError, "`callbacks`", "functions"),
     row("class for a sampler", sample(sampler=sc.SGLD), InvalidTypeError, "`sampler`", "add parentheses"),
+    row("class for an estimator", sample(estimator=sc.Full), InvalidTypeError, "`estimator`", "add parentheses"),
     row(
-        "class for an estimator",
-        sample(estimator=sc.Full),
-        InvalidTypeError,
-        "`estimator`",
-        "add parentheses",
-    ),
-    row(
-        "number for a sampler",
-        sample(sampler=1e-4),
-        InvalidTypeError,
-        "`sampler`",
-        "sc.SGLD(step_size=1e-5)",
-        "0.0001",
+        "number for a sampler", sample(sampler=1e-4), InvalidTypeError, "`sampler`", "sc.SGLD(step_size=1e-5)", "0.0001"
     ),
     row(
         "number for an estimator",
@@ -969,13 +718,7 @@ RUNS = [
         InvalidTypeError,
         "`num_samples` is an argument of LinearRegression(...)",
     ),
-    row(
-        "no run to certify",
-        lambda: sc.analysis.certify("run"),
-        InvalidTypeError,
-        "`run` must be a run",
-        "sc.load",
-    ),
+    row("no run to certify", lambda: sc.analysis.certify("run"), InvalidTypeError, "`run` must be a run", "sc.load"),
     row(
         "a torch module",
         lambda: sc.models.BNN(apply=TORCH_MODULE(), params={}).fit(X, np.arange(N) % 2),
@@ -993,33 +736,17 @@ RUNS = [
     *(
         row(f"data and params swapped: {how}", swapped(*given), InvalidTypeError, *words)
         for how, given, words in (
-            (
-                "other names",
-                ({"x": X, "y": Y}, START),
-                ("`data` and `params` are swapped", "model, data, params"),
-            ),
+            ("other names", ({"x": X, "y": Y}, START), ("`data` and `params` are swapped", "model, data, params")),
             ("no common length", ((X, Y), (START["beta"], START["bias"]), in_pairs), ("are swapped",)),
             ("one vector", (X, START["beta"], squares), ("are swapped", "row of `params`", "ArraySource")),
             ("one number", (X[:, :1], np.zeros(1), squares), ("are swapped", "row of `params`")),
-            (
-                "a frame",
-                (pd.DataFrame(X), START["beta"]),
-                ("starting values, got a DataFrame", "model, data, params"),
-            ),
+            ("a frame", (pd.DataFrame(X), START["beta"]), ("starting values, got a DataFrame", "model, data, params")),
             ("a folder", ("rows", START), ("starting values, got a str", "model, data, params")),
             ("counts", (X.astype(int), START["beta"], squares), ("are swapped", "row of `params`")),
         )
     ),
-    row(
-        "whole numbers for params", sample(params=X.astype(int)), InvalidTypeError, "integer", "data, params"
-    ),
-    row(
-        "function for a model",
-        sample(model=log_likelihood),
-        InvalidTypeError,
-        "`model`",
-        "sc.Model(log_likelihood",
-    ),
+    row("whole numbers for params", sample(params=X.astype(int)), InvalidTypeError, "integer", "data, params"),
+    row("function for a model", sample(model=log_likelihood), InvalidTypeError, "`model`", "sc.Model(log_likelihood"),
     row(
         "step too large",
         lambda: run(sampler=sc.SGLD(10.0), num_samples=200, num_chains=2),
@@ -1072,9 +799,7 @@ def test_an_error_ends_at_the_line_of_the_user(monkeypatch, how):
         with pytest.raises(SciroccoError) as caught:
             attempt()
         own = [
-            entry
-            for entry in caught.traceback
-            if "scirocco" in str(entry.path) and entry.path.parent.name != "tests"
+            entry for entry in caught.traceback if "scirocco" in str(entry.path) and entry.path.parent.name != "tests"
         ]
         assert (len(own) == 1) == (how != "full")
 
@@ -1085,20 +810,13 @@ def test_an_error_ends_at_the_line_of_the_user(monkeypatch, how):
         (X[:2], X, lambda mean, x: -0.5 * jnp.sum((x - mean[:2]) ** 2)),  # rows of several numbers
         (X, X[0], squares),
         (np.zeros((2, 3, 3)), np.zeros((3, 3)), squares),  # pictures, fewer than they have lines
-        (
-            np.zeros(1),
-            np.zeros((10, 1)),
-            lambda weights, x: -0.5 * jnp.sum(weights**2),
-        ),  # rows that do not matter
+        (np.zeros(1), np.zeros((10, 1)), lambda weights, x: -0.5 * jnp.sum(weights**2)),  # rows that do not matter
         (sc.data.ArraySource(np.zeros(3, np.float32)), X, squares),  # says that it is meant
     ],
     ids=["tables", "vector", "pictures", "no data", "on purpose"],
 )
 def test_what_only_resembles_swapped_arguments_is_sampled(rows, start, function):
-    assert (
-        run(model=sc.Model(function), data=rows, params=start, estimator=sc.Full(), num_samples=2).num_draws
-        == 2
-    )
+    assert run(model=sc.Model(function), data=rows, params=start, estimator=sc.Full(), num_samples=2).num_draws == 2
 
 
 # -- what works, with a remark ----------------------------------------------------------------------------------
@@ -1143,18 +861,14 @@ REMARKS = [
     ),
     row(
         "integer columns of very different scales",
-        lambda: run(
-            data={"x": (X * np.array([10, 1e6, 10])).astype(np.int32), "y": Y}, sampler=sc.SGLD(1e-16)
-        ),
+        lambda: run(data={"x": (X * np.array([10, 1e6, 10])).astype(np.int32), "y": Y}, sampler=sc.SGLD(1e-16)),
         SciroccoWarning,
         *("columns of data `x`", "`sc.data.standardise`"),
     ),
     row("Python int", params(bias=0), SciroccoWarning, "`bias`", "integer 0", "converted to 0.0"),
     row(
         "too little friction",
-        lambda: run(
-            sampler=sc.SGHMC(1e-2, friction=1.0), estimator=sc.Minibatch(5, sampling="with_replacement")
-        ),
+        lambda: run(sampler=sc.SGHMC(1e-2, friction=1.0), estimator=sc.Minibatch(5, sampling="with_replacement")),
         SciroccoWarning,
         *("friction of SGHMC", "inflated by about", "%", "Use friction >=", "sc.ControlVariates"),
     ),
@@ -1177,9 +891,7 @@ def test_remark(case):
 
 def test_a_parameter_that_may_be_negative_gets_no_remark(recwarn):
     """It starts above 0 and crosses it, and the density is finite there."""
-    found = run(
-        params={"beta": np.full(3, 0.01, np.float32), "bias": np.float32(0.01)}, sampler=sc.SGLD(1e-2)
-    )
+    found = run(params={"beta": np.full(3, 0.01, np.float32), "bias": np.float32(0.01)}, sampler=sc.SGLD(1e-2))
     assert found.draws["bias"].min() < 0
     assert not [warning for warning in recwarn if issubclass(warning.category, SciroccoWarning)]
 

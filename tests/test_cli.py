@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import scirocco
 import scirocco_papers
 from scirocco import cli
-from scirocco.cli.papers import find_papers
+from scirocco.cli.running import find_papers
 from scirocco_papers.base import Claim, Experiment, Outcome
 
 pytestmark = pytest.mark.unit
@@ -35,9 +35,7 @@ def fake(monkeypatch):
 
     def make(name, holds):
         def run(settings):
-            return Outcome(
-                [Claim(f"{name} holds", "1", "is 1", holds)], {"seed": settings.seed}, lambda figure: None
-            )
+            return Outcome([Claim(f"{name} holds", "1", "is 1", holds)], {"seed": settings.seed}, lambda figure: None)
 
         return Experiment(name, f"A {name} one", "nowhere", run)
 
@@ -82,8 +80,7 @@ def test_the_papers_are_found_by_their_entry_point(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["demo", "reproduce", "version", "sample", "resume", "runs", "data convert", "data info", "data list"],
+    "command", ["demo", "reproduce", "version", "sample", "resume", "runs", "data convert", "data info", "data list"]
 )
 def test_help_has_an_example(command):
     result = CliRunner().invoke(cli.app, [*command.split(), "--help"])
@@ -144,9 +141,7 @@ def test_bugs_are_not_hidden(fake, monkeypatch, tmp_path):
 
 @pytest.mark.process
 def test_module_runs_and_missing_typer_is_explained():
-    ok = subprocess.run(
-        [sys.executable, "-m", "scirocco", "version"], capture_output=True, text=True, check=True
-    )
+    ok = subprocess.run([sys.executable, "-m", "scirocco", "version"], capture_output=True, text=True, check=True)
     assert ok.stdout.strip() == scirocco.__version__
     code = "import sys; sys.modules['typer'] = None; import scirocco.cli"
     missing = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

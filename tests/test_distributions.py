@@ -47,6 +47,58 @@ def test_each_names_the_versions_of_python_that_are_tried(folder):
     assert versions == tried
 
 
+@each
+def test_each_has_the_addresses_that_are_stated_once(folder):
+    assert declared(folder)["urls"] == declared(".")["urls"]
+    assert {"Homepage", "Documentation", "Source", "Changelog", "Issues"} <= set(declared(folder)["urls"])
+
+
+def test_the_changelog_and_the_citation_have_the_version():
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert changes.index("## [Unreleased]") < changes.index(f"## [{scirocco.__version__}]")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"version: {scirocco.__version__}" in citation
+
+
+def requirements(lines):
+    """Names and oldest versions, of pip or conda."""
+    return dict(re.fullmatch(r"([\w-]+)(?:\[.*\])?\s*[>=]=([\d.]+)", line).groups() for line in lines)
+
+
+def test_the_conda_recipe_requires_what_the_distributions_do():
+    recipe = (ROOT / "conda" / "meta.yaml").read_text("utf-8")
+    assert f'set version = "{scirocco.__version__}"' in recipe
+    assert f"home: {declared('.')['urls']['Homepage']}\n" in recipe
+    parts = re.split(r"(?m)^  - name: ([\w-]+).*$", recipe.partition("outputs:")[2])[1:]
+    for name, part in zip(parts[::2], parts[1::2], strict=True):
+        of = declared({"scirocco": ".", "scirocco-core": "core", "scirocco-latent": "latent"}[name])
+        run = part.partition("      run:\n")[2].partition("    test:")[0]
+        lines = re.findall(r"        - ([\w-]+ >=.*)", run)
+        found = {line.replace("matplotlib-base", "matplotlib") for line in lines} - {"python >=3.11"}
+        wanted = [line for line in of["dependencies"] if not line.startswith("scirocco")]
+        if name == "scirocco":
+            extras, core = re.search(r"\[(.*)\]", of["dependencies"][0])[1].split(","), declared("core")
+            wanted = [line for extra in extras for line in core["optional-dependencies"][extra]]
+        assert requirements(found) == requirements(wanted), name
+        others = [line.split("=")[0] for line in of["dependencies"] if line.startswith("scirocco")]
+        assert re.findall(r'pin_subpackage\("([\w-]+)"', run) == [other.partition("[")[0] for other in others]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda p: p.name)
+def test_workflows_run_what_developers_run(path):
+    """Each command of a workflow is `.ci/run`, a target of the Makefile, or a line that checks a release."""
+    yaml = pytest.importorskip("yaml", reason="no YAML reader is installed")
+    jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"]
+    targets = set(re.findall(r"(?m)^(\w+):", (ROOT / "Makefile").read_text("utf-8")))
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    for step in steps:
+        command = step.get("run", "")
+        if command.startswith("make ") and "$" not in command:
+            assert command.split()[1] in targets
+        assert command.startswith(("make ", ".ci/run", "version=")) or "uses" in step
+    assert all(re.search(r"@(v\d+|release/v1)$", step["uses"]) for step in steps if "uses" in step)
+
+
 def test_numba_is_required_by_the_latent_models_alone():
     needs = {folder: " ".join(declared(folder)["dependencies"]) for folder in FOLDERS}
     assert [folder for folder in FOLDERS if "numba" in needs[folder]] == ["latent"]

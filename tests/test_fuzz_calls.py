@@ -60,9 +60,7 @@ def few(values):
     return values.filter(lambda value: not isinstance(value, (int, np.integer)) or not 100 < value < 2**31)
 
 
-ARGUMENTS = [
-    name for name in inspect.signature(sc.sample).parameters if name not in ("data", "progress", "client")
-]
+ARGUMENTS = [name for name in inspect.signature(sc.sample).parameters if name not in ("data", "progress", "client")]
 PLACES = ["/proc/run", "/dev/null", "/dev/null/run", "/sys/run", "/proc/1/fd/run"]
 PLACES += ["", ".", "\udcff", "~nobody/run", "x" * 300]
 
@@ -91,18 +89,14 @@ def test_data(changes, alone):
 
 
 LEAVES = st.one_of(arrays(rows=(3,), row_shapes=((), (1,))), arrays(rows=(1,), row_shapes=((),)), ODD)
-NAMES = st.one_of(
-    st.sampled_from(["beta", "bias"]), ODD.filter(lambda value: type(value).__hash__ is not None)
-)
+NAMES = st.one_of(st.sampled_from(["beta", "bias"]), ODD.filter(lambda value: type(value).__hash__ is not None))
 TREES = st.one_of(
     st.fixed_dictionaries({"beta": LEAVES, "bias": LEAVES}),
     st.fixed_dictionaries({"beta": st.just(PARAMS["beta"]), "bias": LEAVES}),
     st.recursive(
         LEAVES,
         lambda inner: st.one_of(
-            st.lists(inner, max_size=2),
-            st.tuples(inner),
-            st.dictionaries(NAMES, inner, max_size=2),
+            st.lists(inner, max_size=2), st.tuples(inner), st.dictionaries(NAMES, inner, max_size=2)
         ),
         max_leaves=4,
     ),
@@ -152,10 +146,7 @@ FITS = {
     "LogisticRegression": ({"num_samples": 5, "num_chains": 1}, {"X": X, "y": LABELS}),
     "GaussianMixture": ({"num_samples": 5, "num_burnin": 5, "num_chains": 1}, {"X": X}),
     "LDA": ({"num_topics": 2, "num_samples": 2, "num_threads": 1}, {"X": COUNTS, "num_steps": 4}),
-    "HMM": (
-        {"num_samples": 2, "num_chains": 1, "num_starts": 1, "num_threads": 1},
-        {"series": Y, "num_steps": 4},
-    ),
+    "HMM": ({"num_samples": 2, "num_chains": 1, "num_starts": 1, "num_threads": 1}, {"series": Y, "num_steps": 4}),
     "StochasticBlockModel": (
         {"num_samples": 2, "num_chains": 1, "num_starts": 1},
         {"graph": np.stack([np.arange(N), (np.arange(N) + 1) % 6], axis=1), "num_steps": 4},
@@ -165,10 +156,7 @@ FITS = {
         {"num_factors": 2, "num_samples": 2},
         {"users": np.arange(N) % 4, "items": np.arange(N) % 5, "ratings": Y, "num_steps": 4},
     ),
-    "BNN": (
-        {"hidden": 3, "num_samples": 2, "thin": 1, "batch_size": 5},
-        {"X": X, "y": LABELS, "num_steps": 4},
-    ),
+    "BNN": ({"hidden": 3, "num_samples": 2, "thin": 1, "batch_size": 5}, {"X": X, "y": LABELS, "num_steps": 4}),
 }
 TABLES = ("X", "y", "series", "graph", "users", "items", "ratings", "validation", "X_test", "y_test")
 LONG = ("num_epochs", "max_seconds", "num_steps", "num_samples", "num_burnin", "thin")
@@ -182,13 +170,9 @@ def test_models(name, data):
     cls = getattr(sc.models, name)
     made, fitted = FITS[name]
     options = [p for p in inspect.signature(cls).parameters if p not in ("sampler", "estimator")]
-    inputs = [
-        p for p in inspect.signature(cls.fit).parameters if p not in ("self", "progress", "client", "store")
-    ]
+    inputs = [p for p in inspect.signature(cls.fit).parameters if p not in ("self", "progress", "client", "store")]
     changes = {}
-    for each in data.draw(
-        st.sets(st.sampled_from(options + inputs), min_size=1, max_size=2), label="changed"
-    ):
+    for each in data.draw(st.sets(st.sampled_from(options + inputs), min_size=1, max_size=2), label="changed"):
         values = few(ODD)
         if each in TABLES:
             values = st.one_of(arrays(rows=(N, 3, 0), row_shapes=((3,), ())), broken_csr((N, 6)), ODD)

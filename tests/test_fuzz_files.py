@@ -19,8 +19,7 @@ from scirocco.store import Store, open_stored
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 MODEL = sc.Model(
-    lambda params, x: -0.5 * jnp.sum((x - params["mean"]) ** 2),
-    lambda params: -params["mean"] @ params["mean"],
+    lambda params, x: -0.5 * jnp.sum((x - params["mean"]) ** 2), lambda params: -params["mean"] @ params["mean"]
 )
 ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 START = {"mean": np.zeros(2, np.float32)}
@@ -44,9 +43,7 @@ def stored(place):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run.session, "_FIRST_CHUNK", 30)
-        made = sc.sample(
-            MODEL, ROWS, START, callbacks=[stop, lambda report: {"score": 1.0}], **METHOD, **options
-        )
+        made = sc.sample(MODEL, ROWS, START, callbacks=[stop, lambda report: {"score": 1.0}], **METHOD, **options)
     assert 0 < made.num_draws < 60
     return Folder(path), np.asarray(made.draws["mean"])
 
@@ -165,21 +162,7 @@ CONFIG = {
     "estimator": '{name = "Minibatch", batch_size = 10}',
     "run": "{num_samples = 5, num_chains = 1, seed = 1}",
 }
-TOML = [
-    "3",
-    "-1",
-    "nan",
-    "inf",
-    '""',
-    '"x"',
-    '"../../x"',
-    "[]",
-    "[1, 2]",
-    "{}",
-    "true",
-    "1979-05-27",
-    '"os:system"',
-]
+TOML = ["3", "-1", "nan", "inf", '""', '"x"', '"../../x"', "[]", "[1, 2]", "{}", "true", "1979-05-27", '"os:system"']
 TOML += [
     "{name = 3}",
     '{name = "SGLD"}',
@@ -215,19 +198,13 @@ def test_configuration_files(place, rows, data):
 
 
 CELLS = st.one_of(
-    st.sampled_from(
-        ["1", "2.5", "", "nan", "NA", "a", "-0", "1e400", "0x1", '"', ",", "\0", "ü", "\r", "1;2", "True"]
-    ),
+    st.sampled_from(["1", "2.5", "", "nan", "NA", "a", "-0", "1e400", "0x1", '"', ",", "\0", "ü", "\r", "1;2", "True"]),
     st.text(max_size=4),
 )
 
 
 @examples(40)
-@given(
-    st.lists(st.lists(CELLS, max_size=4), max_size=5),
-    st.sampled_from([",", "\t", ";"]),
-    st.binary(max_size=4),
-)
+@given(st.lists(st.lists(CELLS, max_size=4), max_size=5), st.sampled_from([",", "\t", ";"]), st.binary(max_size=4))
 def test_tables(place, lines, separator, noise):
     text = "\n".join(separator.join(line) for line in lines)
     (place / "table.csv").write_bytes(text.encode("utf-8", "surrogatepass") + noise)
@@ -243,10 +220,7 @@ ARCHIVES = st.sampled_from(
 
 
 @examples(25)
-@given(
-    ARCHIVES,
-    st.one_of(st.binary(max_size=60), JSON.map(lambda value: repr(value).encode("utf-8", "replace"))),
-)
+@given(ARCHIVES, st.one_of(st.binary(max_size=60), JSON.map(lambda value: repr(value).encode("utf-8", "replace"))))
 def test_other_files(place, ending, content):
     path = place / f"file.{ending}"
     path.write_bytes(content)
@@ -257,17 +231,7 @@ def test_other_files(place, ending, content):
         sc.models.lda.as_corpus(path)
 
 
-COMMANDS = [
-    "verify",
-    "report",
-    "watch",
-    "runs",
-    "diagnose",
-    "topics show",
-    "cluster show",
-    "data info",
-    "resume",
-]
+COMMANDS = ["verify", "report", "watch", "runs", "diagnose", "topics show", "cluster show", "data info", "resume"]
 
 
 @examples(25)

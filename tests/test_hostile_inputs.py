@@ -48,13 +48,7 @@ def test_more_topics_than_memory(at_once, options):
 def short_run():
     model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
     return sc.sample(
-        model,
-        jnp.ones(10),
-        jnp.array(0.0),
-        sampler=sc.SGLD(1e-3),
-        num_samples=4,
-        num_chains=2,
-        progress=False,
+        model, jnp.ones(10), jnp.array(0.0), sampler=sc.SGLD(1e-3), num_samples=4, num_chains=2, progress=False
     )
 
 
@@ -69,9 +63,8 @@ def test_a_url_is_no_path(tmp_path, monkeypatch, short_run, url, as_path):
         lambda: short_run.report(as_path(url)),
         lambda: sc.data.write(as_path(url), {"x": np.ones(3)}),
         lambda: sc.load(as_path(url)),
-        lambda: sc.models.GaussianMixture(2).fit(
-            np.arange(20.0)[:, None], store=as_path(url), progress=False
-        ),
+        lambda: sc.run.list_runs(as_path(url)),
+        lambda: sc.models.GaussianMixture(2).fit(np.arange(20.0)[:, None], store=as_path(url), progress=False),
     ]
     for call in calls:
         with pytest.raises(InvalidValueError, match=r"is the URL .*only folders and files of this machine"):
@@ -209,9 +202,7 @@ def test_names_from_files(tmp_path, capsys, words):
         "structure": {"dict": {ESCAPE: 0}},
     }
     progress = {"step": 5, "draws": 5, "num_samples": 5, "status": "complete", "scores": [[5, {ESCAPE: 1.0}]]}
-    with Store.create(
-        tmp_path / ESCAPE, {"posterior": {ESCAPE: Variable((), np.dtype("f4"))}}, 1, record
-    ) as s:
+    with Store.create(tmp_path / ESCAPE, {"posterior": {ESCAPE: Variable((), np.dtype("f4"))}}, 1, record) as s:
         s.append("posterior", {ESCAPE: np.ones((1, 5), np.float32)})
         s.commit({}, progress)
     next((tmp_path / ESCAPE / "posterior").glob("_*/c.0.0")).write_bytes(bytes(20))

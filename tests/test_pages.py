@@ -16,7 +16,8 @@ from page_blocks import LANGUAGES, blocks, check_examples, run_shell  # noqa: E4
 pytestmark = pytest.mark.unit
 
 GUIDES = sorted(DOCS.glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *GUIDES]
+READMES = [ROOT / folder / "README.md" for folder in (".", "core", "latent", "papers", "benchmarks")]
+PAGES = [*READMES, *GUIDES]
 REFERENCE = sorted((DOCS / "api").glob("*.md"))
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
 SHOWN = {"", "text", "toml", "r", "json"}
@@ -60,13 +61,7 @@ def test_blocks_are_found_with_their_lines_and_reasons():
     text = "a\n```python\nx = 1\n```\n\n````text\n```python\nnot code\n```\n````\n"
     text += "  ```sh no-run no network \n  ls\n  ```\n"
     python, shown, shell = blocks(text)
-    assert (python.language, python.code, python.line, python.end, python.runs) == (
-        "python",
-        "x = 1\n",
-        2,
-        4,
-        True,
-    )
+    assert (python.language, python.code, python.line, python.end, python.runs) == ("python", "x = 1\n", 2, 4, True)
     assert shown.language == "text" and "not code" in shown.code and not shown.runs
     assert (shell.reason, shell.code, shell.indent, shell.runs) == ("no network", "ls\n", "  ", False)
     assert blocks("```sh no-run\nls\n```")[0].reason == ""
@@ -153,9 +148,7 @@ def test_formulas_have_low_letters_below_superscripts_and_bars_alike():
 
 def test_pages_do_not_measure_time():
     for page in GUIDES:
-        shown = (
-            block for block in blocks(page.read_text(encoding="utf-8")) if block.runs and not block.hidden
-        )
+        shown = (block for block in blocks(page.read_text(encoding="utf-8")) if block.runs and not block.hidden)
         assert not any(re.search(r"perf_counter|process_time|%time", block.code) for block in shown), page
 
 

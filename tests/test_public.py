@@ -109,9 +109,7 @@ def test_pages_import_public_names_alone():
             if block.language == "python":
                 code = re.sub(r"(?m)^(>>> |\.\.\. )", "", block.code) if block.examples else block.code
                 lines = [line.strip() for line in code.splitlines()]
-                found = imported(
-                    "\n".join(line for line in lines if re.match(r"(from|import) scirocco\b", line))
-                )
+                found = imported("\n".join(line for line in lines if re.match(r"(from|import) scirocco\b", line)))
                 for path in found:
                     assert path in public, f"{page.name} imports {path}, which is private"
 
@@ -119,9 +117,7 @@ def test_pages_import_public_names_alone():
 def test_dir_lists_what_is_public_and_no_imports():
     """Before anything is used: subpackages and bridges too, which are imported when they are first used."""
     program = "import scirocco as sc; print(*dir(sc))"
-    listed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.split()
+    listed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert {"models", "analysis", "datasets", "from_numpyro", "sample", "transforms"} <= set(listed)
     assert not {"importlib", "Any", "TYPE_CHECKING"} & set(listed)
     for name in ("analysis", "data", "datasets", "errors", "models", "reducers", "schedules", "transforms"):

@@ -42,9 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", default="0:100", help="FIRST:END")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument(
-        "--limit", type=float, default=float("inf"), help="seconds after which no seed is begun"
-    )
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no seed is begun")
     options, rest = parser.parse_known_args()
     first, end = map(int, options.seeds.split(":"))
     began, arguments = time.monotonic(), rest or list(LAWS)

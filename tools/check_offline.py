@@ -35,13 +35,7 @@ class Fetched(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note the address of one element."""
         given = dict(attrs)
-        if tag == "link" and given.get("rel") in (
-            "stylesheet",
-            "icon",
-            "preload",
-            "shortcut icon",
-            "preconnect",
-        ):
+        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload", "shortcut icon", "preconnect"):
             self.found.append(given.get("href") or "")
         elif tag in FETCHED and given.get(FETCHED[tag]):
             self.found.append(given[FETCHED[tag]] or "")
@@ -60,9 +54,7 @@ def addresses(file: pathlib.Path) -> list[str]:
 def main(folder: pathlib.Path) -> int:
     """Say what is fetched from elsewhere, and what is missing here."""
     wrong = []
-    pages = (
-        page for page in folder.rglob("*.html") if "_static" not in page.parts
-    )  # there they are templates
+    pages = (page for page in folder.rglob("*.html") if "_static" not in page.parts)  # there they are templates
     for file in sorted([*pages, *folder.rglob("*.css")]):
         for address in addresses(file):
             parts = urllib.parse.urlsplit(address)

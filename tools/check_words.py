@@ -112,10 +112,7 @@ PHRASES = {
     r" an? (second|step|chain|row|draw|run|pass|parameter|document|stratum|shard|worker|device|batch|epoch)": "per",
 }
 # the same, found anywhere, not only as whole words
-MARKS = {
-    r"[«»]": '"..."',
-    r'"{3}(Of|By|As|For) [^\n]{0,60}\."{3}': 'a complete phrase, such as "The number of ..."',
-}
+MARKS = {r"[«»]": '"..."', r'"{3}(Of|By|As|For) [^\n]{0,60}\."{3}': 'a complete phrase, such as "The number of ..."'}
 ALLOWED: dict[str, tuple[str, ...]] = {
     # file, relative to the repository: exact pieces of text in which a phrase may stand
     "benchmarks/README.md": ("set-up apart", "Set-up apart"),  # names of lines that the program prints
@@ -129,8 +126,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 _WHOLE = [rf"\b(?:{phrase})\b" for phrase in PHRASES] + list(MARKS)
 _PATTERN = re.compile(
-    "|".join(f"(?P<p{number}>{phrase})" for number, phrase in enumerate(_WHOLE)).replace(" ", r"\s+"),
-    re.IGNORECASE,
+    "|".join(f"(?P<p{number}>{phrase})" for number, phrase in enumerate(_WHOLE)).replace(" ", r"\s+"), re.IGNORECASE
 )
 _SUGGESTIONS = [*PHRASES.values(), *MARKS.values()]
 _FENCE = re.compile(r"^\s*(`{3,})(\w*)")

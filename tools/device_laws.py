@@ -156,9 +156,7 @@ def main() -> int:
     import jax
 
     if jax.default_backend() == "cpu" and "SCIROCCO_LAWS_ANYWHERE" not in os.environ:
-        print(
-            "JAX finds no accelerator here: nothing to run (set JAX_PLATFORMS, or install JAX for your device)."
-        )
+        print("JAX finds no accelerator here: nothing to run (set JAX_PLATFORMS, or install JAX for your device).")
         return 2
     print(f"device: {jax.devices()[0].device_kind}, jax {jax.__version__}", flush=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -182,20 +180,8 @@ def main() -> int:
     chosen = [] if any("tests" in argument for argument in given) else TESTS
     left_out = ["-m", "not process", *(f"--ignore={test}" for test in ONLY_CPU)]
     shared = ["-n", str(arguments.processes), "--maxschedchunk", "1", "-p", "device_laws"]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-qq",
-        "--no-summary",
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "ignore",
-    ]
-    return subprocess.run(
-        [*command, *shared, *left_out, *chosen, *given], cwd=ROOT, env=environment
-    ).returncode
+    command = [sys.executable, "-m", "pytest", "-qq", "--no-summary", "-p", "no:cacheprovider", "-W", "ignore"]
+    return subprocess.run([*command, *shared, *left_out, *chosen, *given], cwd=ROOT, env=environment).returncode
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Build what is released, and try it where a user would: in new environments, away from this folder.
 
-usage: environments.py dist                    all wheels and sdists; each, and each extra, in an environment
+usage: environments.py dist                    all wheels and sdists; each, with its README, and each extra, in an
+                                               environment; uvx and pipx
        environments.py versions [PYTHON ...]   Python versions × the oldest and the newest jax
 
 `versions` takes the interpreters that it finds (python3.11 to python3.14) or those that are named, and says
@@ -41,7 +42,8 @@ run.report("report.html")
 """
 CHECKS = {
     "": PLAIN,
-    "plot": "import matplotlib, scirocco.demo.figure",
+    "arviz": PLAIN + "assert run.to_arviz().posterior['mean'].shape == run.draws['mean'].shape",
+    "plot": "import matplotlib, scirocco.demo",
     "formula": """
 import numpy as np, pandas as pd, scirocco as sc
 rng = np.random.default_rng(0)
@@ -113,20 +115,29 @@ assert sc.models.load("topics").components_.shape == (3, 30)
 """What is run with the core and the latent models."""
 
 
+WEIGHT = """
+import time; begin = time.perf_counter()
+import scirocco as sc; imported = time.perf_counter()
+import numpy as np, resource, sys
+y = np.random.default_rng(0).normal(3.0, 2.0, 100_000).astype(np.float32)
+model = sc.Model(lambda mean, y: -0.5 * (y - mean) ** 2)
+before = time.perf_counter()
+sc.sample(model, y, np.float32(0.0), progress=False)
+others = [n for n in ("arviz", "blackjax", "pandas", "scipy", "optax", "numba", "sklearn") if n in sys.modules]
+print(f"import scirocco {imported - begin:.2f} s, the first sc.sample {time.perf_counter() - before:.1f} s,",
+      f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB of memory; imported beside jax:", others)
+"""
+"""What an import and the first draws take."""
+
+
 def shell(*command: object, cwd: pathlib.Path) -> str:
     """Run a command and return what it printed, which is shown when it fails."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=env | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
+        [str(part) for part in command], cwd=cwd, env=env | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )
     if done.returncode:
-        raise RuntimeError(
-            f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}"
-        )
+        raise RuntimeError(f"{' '.join(map(str, command[:4]))}: {(done.stdout + done.stderr).strip()[-2000:]}")
     return done.stdout
 
 
@@ -146,7 +157,8 @@ def environment(
         else:
             shutil.copytree(base, folder / "env", symlinks=True, copy_function=os.link)
         (folder / "empty").mkdir()
-        shell(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", *requirements, cwd=folder)
+        if requirements:
+            shell(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", *requirements, cwd=folder)
         yield interpreter, folder / "empty"
 
 
@@ -187,6 +199,32 @@ def try_code(interpreter: pathlib.Path, folder: pathlib.Path, code: str, command
         shell(interpreter.parent / "scirocco", "runs", ".", cwd=folder)
 
 
+def try_readme(interpreter: pathlib.Path, folder: pathlib.Path, readme: str) -> None:
+    """Run the code of a README in an empty folder."""
+    shell(interpreter, ROOT / "tools" / "run_pages.py", "--one", ROOT / readme, cwd=folder)
+
+
+def say_weight(interpreter: pathlib.Path, folder: pathlib.Path) -> None:
+    """Print what an environment weighs without pip, and what an import and the first draws take in it."""
+    packages = next((interpreter.parent.parent / "lib").glob("python*/site-packages"))
+    files = [path for path in packages.rglob("*") if path.is_file() and path.relative_to(packages).parts[0] != "pip"]
+    size = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
+    names = [path.name.split("-")[0] for path in packages.glob("*.dist-info")]
+    said = shell(interpreter, "-I", "-c", WEIGHT, cwd=folder).strip()
+    print(f"    {size / 1e6:.0f} MB in {len(names)} packages; {said}", flush=True)
+
+
+def try_runners(wheel: pathlib.Path) -> None:
+    """The command straight from the checkout with uvx, and from the wheel with pipx, in an empty folder."""
+    with environment(sys.executable, "uv", "pipx") as (interpreter, folder):
+        bin_ = interpreter.parent
+        shell(bin_ / "uvx", "--system-certs", "--from", ROOT, "scirocco", "demo", "--out", "uvx", cwd=folder)
+        pip = f"--pip-args=--find-links {DIST}"
+        shell(bin_ / "pipx", "run", pip, "--spec", wheel, "scirocco", "demo", "--out", "pipx", cwd=folder)
+        if not all((folder / name / "demo.html").exists() for name in ("uvx", "pipx")):
+            raise RuntimeError("the demonstration wrote no report")
+
+
 def dist(arguments: argparse.Namespace) -> int:
     """Build, then try the core bare, alone, with each extra and from its sdist; then with each other distribution."""
     extras = CORE["optional-dependencies"]
@@ -202,6 +240,9 @@ def dist(arguments: argparse.Namespace) -> int:
         with table.line("core"):
             try_code(interpreter, folder, CHECKS[""], command=True)
             try_code(interpreter, folder, MISSING)
+        say_weight(interpreter, folder)
+        with table.line("core: its README"), environment(python, base=base) as made:
+            try_readme(*made, "core/README.md")
         for extra in extras:
             with table.line(f"core[{extra}]"), environment(python, f"{core}[{extra}]", base=base) as made:
                 try_code(*made, CHECKS[extra])
@@ -212,14 +253,17 @@ def dist(arguments: argparse.Namespace) -> int:
         with table.line("core, latent"), environment(python, latent, base=base) as made:
             try_code(*made, LATENT)
             shell(made[0].parent / "scirocco", "topics", "show", "topics", cwd=made[1])
-        papers = (f"{core}[plot,numpyro]", latent, wheels["scirocco_papers"])
+            (made[1] / "readme").mkdir()
+            try_readme(made[0], made[1] / "readme", "latent/README.md")
+        papers = (f"{core}[arviz,plot,numpyro,data]", latent, wheels["scirocco_papers"])
         with table.line("core, latent, papers"), environment(python, *papers, base=base) as made:
             try_code(*made, "import scirocco_papers")
-            shell(made[0], "-m", "scirocco", "reproduce", "--list", cwd=made[1])
+            try_readme(*made, "papers/README.md")
     whole = [wheels[name] for name in ("scirocco_core", "scirocco_latent", "scirocco")]
     with table.line("scirocco"), environment(python, *whole) as made:
         for code in (
             CHECKS[""],
+            CHECKS["arviz"],
             CHECKS["plot"],
             CHECKS["formula"],
             CHECKS["formats"],
@@ -227,6 +271,11 @@ def dist(arguments: argparse.Namespace) -> int:
             LATENT,
         ):
             try_code(*made, code, command=True)
+        say_weight(*made)
+        (made[1] / "readme").mkdir()
+        try_readme(made[0], made[1] / "readme", "README.md")
+    with table.line("uvx from here, pipx from the wheel: demo"):
+        try_runners(wheels["scirocco"])
     return table.failed
 
 
@@ -260,12 +309,7 @@ def version_of_jax(interpreter: pathlib.Path, folder: pathlib.Path) -> str:
 
 
 UNIT_TESTS = ("-q", "-x", "-p", "no:cacheprovider", "-m", "unit")
-UNIT_TESTS += (
-    "core/tests/samplers",
-    "core/tests/estimators",
-    "core/tests/test_battery.py",
-    "core/tests/test_quick.py",
-)
+UNIT_TESTS += ("core/tests/samplers", "core/tests/estimators", "core/tests/test_battery.py", "core/tests/test_quick.py")
 
 
 if __name__ == "__main__":
@@ -273,9 +317,7 @@ if __name__ == "__main__":
     commands = parser.add_subparsers(required=True)
     commands.add_parser("dist", help="build and try wheel, sdist, extras").set_defaults(run=dist)
     several = commands.add_parser("versions", help="Python and jax versions")
-    several.add_argument(
-        "python", nargs="*", help="interpreters (default: python3.11 to python3.14, where found)"
-    )
+    several.add_argument("python", nargs="*", help="interpreters (default: python3.11 to python3.14, where found)")
     several.set_defaults(run=versions)
     chosen = parser.parse_args()
     sys.exit(1 if chosen.run(chosen) else 0)

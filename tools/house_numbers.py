@@ -23,9 +23,7 @@ from typing import Any
 import scirocco
 import scirocco_latent
 
-PACKAGES = {
-    package.__name__: pathlib.Path(package.__file__).parent for package in (scirocco, scirocco_latent)
-}
+PACKAGES = {package.__name__: pathlib.Path(package.__file__).parent for package in (scirocco, scirocco_latent)}
 TESTS = [pathlib.Path(__file__).parents[1] / folder for folder in ("core/tests", "latent/tests", "tests")]
 SMALL = 120
 """Lines of a module that could be part of its only importer."""
@@ -89,9 +87,7 @@ def arguments(tree: ast.AST) -> tuple[int, int]:
 def lookups(tree: ast.AST) -> int:
     """Calls of `getattr` and `hasattr`."""
     return sum(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("getattr", "hasattr")
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
         for node in ast.walk(tree)
     )
 
@@ -108,9 +104,7 @@ def constants_without_a_word(path: pathlib.Path) -> tuple[list[str], int]:
     for node, following in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
-        names = [
-            target.id for target in ast.walk(node) if isinstance(target, ast.Name) and target.id.isupper()
-        ]
+        names = [target.id for target in ast.walk(node) if isinstance(target, ast.Name) and target.id.isupper()]
         if not names or not any(_is_number(part) for part in ast.walk(node.value)):
             continue
         total += 1
@@ -146,17 +140,22 @@ def private_names_of_tests() -> tuple[int, int, int]:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scirocco"):
                 dotted = [f"{node.module}.{alias.name}" for alias in node.names]
                 used.update(name for name in dotted if not looks_public(name.replace("._core", "")))
-            elif (
-                isinstance(node, ast.Attribute)
-                and node.attr.startswith("_")
-                and not node.attr.startswith("__")
-            ):
+            elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
                 owner = node.value.id if isinstance(node.value, ast.Name) else ""
                 used.update({node.attr} if owner not in ("self", "cls") else ())
             elif isinstance(node, ast.Attribute) and node.attr == "setattr":
                 patches += 1
         names, files = names + len(used), files + bool(used)
     return names, files, patches
+
+
+def keys_of(name: str, path: pathlib.Path) -> set[str]:
+    """The keys of a dict literal that a module assigns to a name."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            if getattr(node.targets[0], "id", "") == name:
+                return {ast.literal_eval(key) for key in node.value.keys if isinstance(key, ast.Constant)}
+    return set()
 
 
 def contracts() -> None:
@@ -176,6 +175,14 @@ def contracts() -> None:
     repeated = repeated_classes(known)
     most = ", ".join(f"{name} {number}" for name, number in list(repeated.items())[:4])
     print(f"names of classes in several modules: {len(repeated)} ({most})")
+    choosing = [path for name, path in known.items() if name.startswith("scirocco.run.choose.")]
+    outside = sum(constants_without_a_word(path)[1] for path in choosing if path.stem != "limits")
+    print(f"files that choose a method: {len(choosing)}; numeric constants in them outside limits.py: {outside}")
+    covered, models = keys_of("CASES", TESTS[-1] / "models" / "test_contract.py"), set[str]()
+    for module in ("scirocco.models._core.registry", "scirocco_latent.registry"):
+        models |= keys_of("MODELS", known[module])
+    missing = ", ".join(sorted(models - covered)) or "none"
+    print(f"models under the contract test: {len(models & covered)} of {len(models)} (missing: {missing})")
     names, files, patches = private_names_of_tests()
     print(f"private names in tests: {names} in {files} files; patches: {patches}")
 
@@ -204,20 +211,10 @@ def counts(by_room: bool) -> None:
         text = path.read_text()
         tree = ast.parse(text)
         total, loose = arguments(tree)
-        row = (
-            1,
-            len(text.splitlines()),
-            name in small,
-            looks_public(name),
-            total,
-            loose,
-            lookups(tree),
-        )
+        row = (1, len(text.splitlines()), name in small, looks_public(name), total, loose, lookups(tree))
         for place in (f"{distribution}.{room}", distribution, "all"):
             rows[place] = [a + int(b) for a, b in zip(rows[place], row, strict=True)]
-    print(
-        f"{'':32}{'files':>6}{'lines':>8}{'small':>7}{'public':>8}{'Any':>7}{'of args':>9}{'%':>6}{'getattr':>9}"
-    )
+    print(f"{'':32}{'files':>6}{'lines':>8}{'small':>7}{'public':>8}{'Any':>7}{'of args':>9}{'%':>6}{'getattr':>9}")
     for room in sorted(rows, key=lambda place: (place == "all", place)):
         if by_room or "." not in room:
             files, lines, few, public, total, loose, looked = rows[room]
@@ -326,13 +323,9 @@ def trace(which: str) -> tuple[collections.Counter[str], int, int]:
 
 def main() -> None:
     """What was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rooms", action="store_true", help="by room")
-    parser.add_argument(
-        "--list", choices=["small", "any", "getattr", "constants", "classes"], help="name them"
-    )
+    parser.add_argument("--list", choices=["small", "any", "getattr", "constants", "classes"], help="name them")
     parser.add_argument("--trace", help="follow a call, or all of them")
     asked = parser.parse_args()
     if asked.trace:

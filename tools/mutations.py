@@ -74,10 +74,7 @@ MUTATIONS = {
         (f"{GAUSSIAN}::test_sghmc_in_rs_form_with_fresh_momenta",),
     ),
     "baoab-half-noise": Mutation(
-        "samplers/hamiltonian.py",
-        "jnp.expm1(-2.0 * e * c)",
-        "jnp.expm1(-1.0 * e * c)",
-        (f"{GAUSSIAN}::test_baoab",),
+        "samplers/hamiltonian.py", "jnp.expm1(-2.0 * e * c)", "jnp.expm1(-1.0 * e * c)", (f"{GAUSSIAN}::test_baoab",)
     ),
     "thermostat-too-warm": Mutation(
         "samplers/thermostat.py",
@@ -166,7 +163,7 @@ MUTATIONS = {
         (f"{SIMPLEX}::test_moments_are_those_of_the_theory",),
     ),
     "scir-cv-rate": Mutation(
-        "simplex/scir_cv.py",
+        "simplex/scir.py",
         "(estimate - 1.0) / jnp.where(used, reference - 1.0, 1.0)",
         "estimate / jnp.where(used, reference, 1.0)",
         ("core/tests/simplex/test_samplers.py::test_control_holds_the_mode",),

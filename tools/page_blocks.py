@@ -60,9 +60,7 @@ def blocks(text: str) -> list[Block]:
         closing = re.compile(rf"^[ \t]*{opening['fence'][0]}{{{len(opening['fence'])},}}[ \t]*$")
         end = next((n for n in range(number + 1, len(lines)) if closing.match(lines[n])), len(lines))
         indent = len(opening["indent"])
-        code = "".join(
-            line[min(indent, len(line) - len(line.lstrip())) :] + "\n" for line in lines[number + 1 : end]
-        )
+        code = "".join(line[min(indent, len(line) - len(line.lstrip())) :] + "\n" for line in lines[number + 1 : end])
         language, _, rest = opening["info"].strip().partition(" ")
         mark, _, reason = rest.strip().partition(" ")
         said = reason.strip() if mark == "no-run" else None

@@ -42,14 +42,7 @@ def regression(path: pathlib.Path) -> None:
     model = sc.Model(log_likelihood, lambda beta: -0.05 * sum(b**2 for b in beta.values()))
     sampler, estimator = sc.SGLD(step_size="auto"), sc.ControlVariates(1_000)
     run = sc.sample(
-        model,
-        rows,
-        start,
-        sampler=sampler,
-        estimator=estimator,
-        num_samples=4_000,
-        num_chains=4,
-        progress=False,
+        model, rows, start, sampler=sampler, estimator=estimator, num_samples=4_000, num_chains=4, progress=False
     )
     run.report(path)
 

@@ -189,14 +189,7 @@ def kernel_steps() -> Any:
 def subposteriors() -> Any:
     """Divide and conquer."""
     parts = sc.combine.subposteriors(
-        MODEL,
-        rows(),
-        2,
-        START,
-        sampler=sc.SGLD(1e-3),
-        estimator=sc.Minibatch(20),
-        num_samples=200,
-        progress=False,
+        MODEL, rows(), 2, START, sampler=sc.SGLD(1e-3), estimator=sc.Minibatch(20), num_samples=200, progress=False
     )
     return sc.combine.consensus(parts).draws
 
@@ -216,9 +209,7 @@ def corpus() -> np.ndarray:
 
 
 def _topics(**options: Any) -> Any:
-    model = sc.models.LDA(
-        3, seed=1, batch_size=20, num_threads=1, num_chains=1, **lengths(sc.models.LDA, 5), **options
-    )
+    model = sc.models.LDA(3, seed=1, batch_size=20, num_threads=1, num_chains=1, **lengths(sc.models.LDA, 5), **options)
     model.fit(corpus(), num_epochs=4, progress=False)
     return model.components_, model.transform(corpus()[:5])
 
@@ -231,18 +222,10 @@ RUNS["lda default"] = _topics
 def _clusters(base: str, sampler: str) -> Any:
     rng = np.random.default_rng(13)
     data = (
-        corpus()
-        if base == "multinomial"
-        else np.concatenate([rng.normal(-3, 1, (60, 2)), rng.normal(3, 1, (60, 2))])
+        corpus() if base == "multinomial" else np.concatenate([rng.normal(-3, 1, (60, 2)), rng.normal(3, 1, (60, 2))])
     )
     model = sc.models.DPMixture(
-        base,
-        sampler=sampler,
-        batch_size=40,
-        seed=2,
-        num_threads=1,
-        num_chains=1,
-        **lengths(sc.models.DPMixture, 5),
+        base, sampler=sampler, batch_size=40, seed=2, num_threads=1, num_chains=1, **lengths(sc.models.DPMixture, 5)
     )
     model.fit(data, num_steps=40, progress=False)
     return model.log_predictive(data[:10]), model.predict(data)
@@ -298,9 +281,7 @@ def _grouped(formula: str) -> Any:
     import pandas as pd
 
     rng = np.random.default_rng(31)
-    frame = pd.DataFrame(
-        {"x": rng.normal(size=300), "g": rng.integers(0, 9, 300), "h": rng.integers(0, 7, 300)}
-    )
+    frame = pd.DataFrame({"x": rng.normal(size=300), "g": rng.integers(0, 9, 300), "h": rng.integers(0, 7, 300)})
     frame["y"] = frame["x"] + rng.normal(size=9)[frame["g"]] + rng.normal(size=300)
     model = sc.models.GLMM(formula, num_samples=20, seed=5).fit(frame, num_epochs=100, progress=False)
     return model.draws_, model.predict(frame[:5])
@@ -399,9 +380,7 @@ def r_functions() -> Any:
 
 def _stopped(sampler: Any, estimator: Any, path: str) -> None:
     options = {"num_chains": 2, "seed": 7, "progress": False, "num_burnin": 5}
-    sc.sample(
-        MODEL, rows(), START, sampler=sampler, estimator=estimator, store=path, num_samples=40, **options
-    )
+    sc.sample(MODEL, rows(), START, sampler=sampler, estimator=estimator, store=path, num_samples=40, **options)
 
 
 def _resumed(path: str) -> Any:
@@ -420,10 +399,7 @@ def _topics_resumed(path: str) -> Any:
 
 
 RESUMED["folder SGLD"] = (functools.partial(_stopped, sc.SGLD(1e-3), sc.Minibatch(20)), _resumed)
-RESUMED["folder BAOAB"] = (
-    functools.partial(_stopped, sc.BAOAB(5e-3, friction=60.0), sc.ControlVariates(20)),
-    _resumed,
-)
+RESUMED["folder BAOAB"] = (functools.partial(_stopped, sc.BAOAB(5e-3, friction=60.0), sc.ControlVariates(20)), _resumed)
 RESUMED["folder whitened"] = (
     functools.partial(_stopped, sc.Preconditioned(sc.BAOAB()), sc.ControlVariates(20)),
     _resumed,
@@ -458,9 +434,7 @@ def made(name: str, work: Callable[[], Any]) -> str:
 
 def main() -> None:
     """What was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="runs whose name holds one of these words")
     parser.add_argument("--save", type=pathlib.Path)
     parser.add_argument("--compare", type=pathlib.Path)

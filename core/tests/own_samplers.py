@@ -61,9 +61,7 @@ class Watching(ScaledSGLD):
     def step(self, state, gradient, noise, number):
         moved = super().step(Place(state.position), gradient, noise, number)
         variance = gradient.value_variance
-        return Watched(
-            moved.position, gradient.value, jnp.full((), jnp.nan) if variance is None else variance
-        )
+        return Watched(moved.position, gradient.value, jnp.full((), jnp.nan) if variance is None else variance)
 
     def stats(self, state):
         return {"value": state.value, "value_variance": state.variance}
@@ -107,11 +105,7 @@ class MALA(sc.samplers.Proposer):
     def step(self, state, gradient, noise, number):
         eps = self.sizes(state.position, number)
         move = jax.tree.map(
-            lambda p, e, g, xi: p + e * g + jnp.sqrt(2.0 * e) * xi,
-            state.position,
-            eps,
-            gradient.total,
-            noise[0],
+            lambda p, e, g, xi: p + e * g + jnp.sqrt(2.0 * e) * xi, state.position, eps, gradient.total, noise[0]
         )
         return Chosen(move, jnp.ones(()))
 
@@ -119,9 +113,7 @@ class MALA(sc.samplers.Proposer):
         eps = self.sizes(state.position, number)
 
         def log_transition(to, start, slope):
-            terms = jax.tree.map(
-                lambda a, b, e, g: jnp.sum((a - b - e * g) ** 2 / (4 * e)), to, start, eps, slope
-            )
+            terms = jax.tree.map(lambda a, b, e, g: jnp.sum((a - b - e * g) ** 2 / (4 * e)), to, start, eps, slope)
             return -sum(jax.tree.leaves(terms))
 
         forth = log_transition(proposal.position, state.position, gradient.total)
@@ -131,8 +123,7 @@ class MALA(sc.samplers.Proposer):
             - gradient.value
             + back
             - forth
-            + self.biased
-            * (jax.tree.leaves(proposal.position)[0].sum() - jax.tree.leaves(state.position)[0].sum())
+            + self.biased * (jax.tree.leaves(proposal.position)[0].sum() - jax.tree.leaves(state.position)[0].sum())
         )
         taken = jnp.log(noise[1]) < ratio
         stay = Chosen(state.position, jnp.zeros(()))

@@ -82,9 +82,7 @@ def log_evidence(family: Any, rows: Any, members: Any) -> float:
         # one multivariate t density: x ~ t_{2a}(0, (b/a)(I + 11ᵀ/κ))
         cover = np.eye(m) + np.ones((m, m)) / family.strength
         total += float(
-            stats.multivariate_t(np.zeros(m), rate / family.shape * cover, df=2 * family.shape).logpdf(
-                x[:, d]
-            )
+            stats.multivariate_t(np.zeros(m), rate / family.shape * cover, df=2 * family.shape).logpdf(x[:, d])
         )
     assert kappa > 0 and shape > 0
     return total

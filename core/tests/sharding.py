@@ -92,17 +92,17 @@ def die(job, tell):
 
 def die_after_a_commit(flag):
     """On workers: commit after every chunk, and the first of them to commit draws is killed right after that."""
-    from scirocco.run import session, sinks
+    from scirocco.run import keeping, session
     from scirocco.store import Store
 
-    usual = session._CHUNK_SECONDS, sinks._COMMIT_SECONDS, sinks._COMMIT_SHARE
-    session._CHUNK_SECONDS, sinks._COMMIT_SECONDS, sinks._COMMIT_SHARE = 0.002, 0.0, 1e9
+    usual = session._CHUNK_SECONDS, keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE
+    session._CHUNK_SECONDS, keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE = 0.002, 0.0, 1e9
     inner = Store.commit
 
     def commit(self, state, progress):
         inner(self, state, progress)
         if os.path.exists(flag):  # commits cost more than draws
-            session._CHUNK_SECONDS, sinks._COMMIT_SECONDS, sinks._COMMIT_SHARE = usual
+            session._CHUNK_SECONDS, keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE = usual
         elif progress["draws"] and progress["status"] == "running":
             with contextlib.suppress(FileExistsError), open(flag, "x") as file:
                 file.write(json.dumps({"pid": os.getpid(), "path": str(self.path), "step": progress["step"]}))
@@ -113,8 +113,8 @@ def die_after_a_commit(flag):
 
 
 OFTEN = {
-    "scirocco.run.sinks._COMMIT_SECONDS": 0.05,
-    "scirocco.run.sinks._COMMIT_SHARE": 1.0,
+    "scirocco.run.keeping._COMMIT_SECONDS": 0.05,
+    "scirocco.run.keeping._COMMIT_SHARE": 1.0,
     "scirocco.run.session._CHUNK_SECONDS": 0.02,
 }
 """Chunks and commits many times a second, so that a short run has several."""

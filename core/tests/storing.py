@@ -20,7 +20,7 @@ import numpy as np
 
 import helpers
 import scirocco as sc
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 
 NUM_SAMPLES = 100_000
 REDUCERS = {"moments": sc.reducers.Moments(), "bias": sc.reducers.Trace(helpers.bias_of)}
@@ -68,7 +68,7 @@ def kill_while_storing(store: Path, number: int, seed: int, check) -> int:
 
 
 def main(store: str, seconds: str, steps: str) -> None:
-    sinks._COMMIT_SECONDS, sinks._COMMIT_SHARE = float(seconds), 1.0
+    keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE = float(seconds), 1.0
     session._CHUNK_SECONDS = 0.02
     began = None
 
@@ -90,8 +90,7 @@ def equal_beginnings(whole, part) -> None:
     for name in ("draws", "gradients", "stats", "traces"):
         some, everything = getattr(part, name), getattr(whole, name)
         helpers.assert_equal(
-            helpers.tree_map(np.asarray, some),
-            helpers.tree_map(lambda leaf: np.asarray(leaf[:, :count]), everything),
+            helpers.tree_map(np.asarray, some), helpers.tree_map(lambda leaf: np.asarray(leaf[:, :count]), everything)
         )
 
 

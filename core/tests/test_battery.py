@@ -38,11 +38,10 @@ from helpers import MODEL, NUM_ROWS
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Referenced
-from scirocco.run import loop, session, setup, snapshot
-from scirocco.run.blocks import InTurn
+from scirocco.run import encoding, loop, session, setup
 from scirocco.run.choose import set_up
 from scirocco.run.loop import step_key
-from scirocco.run.schemes import OneMove
+from scirocco.run.schemes import InTurn, OneMove
 from scirocco.samplers import Events, Needs, Proposer, Sampler, Trajectory
 from simplex import counting
 
@@ -81,8 +80,8 @@ def exported(base):
 def by_default(base, table, number):
     """What is exported and not in the table, made with one number: whoever adds a class need not add it there."""
     named = {name.split("-")[0] for name in table}
-    made = {name: getattr(sc, name)(number) for name in exported(base) if name not in named}
-    return table | made
+    missing = {name: kind(number) for name, kind in exported(base).items() if name not in named}
+    return table | missing
 
 
 WHITENED = {
@@ -196,9 +195,7 @@ DEAR = halved(covering(CLASSES, CHOICE), CHOICE)
 IN_KERNEL = DEAR[CHOICE // 2 % 2 :: 2]
 if os.environ.get("SCIROCCO_TEST_ALL"):
     ALL_PAIRS = list(itertools.product(CLOSED, ESTIMATORS)) + list(itertools.product(ON_SIMPLEX, OF_COUNTS))
-    DEAR = [
-        (s, e) for s, e in itertools.product(SAMPLERS, ESTIMATORS) if e not in REFUSED.get(s, (set(),))[0]
-    ]
+    DEAR = [(s, e) for s, e in itertools.product(SAMPLERS, ESTIMATORS) if e not in REFUSED.get(s, (set(),))[0]]
     IN_KERNEL = [pair for pair in DEAR if pair[0] in CLASSES]
 
 
@@ -268,9 +265,7 @@ def compiled_by_halves(parts):
         kind = type(parts.sampler)
         for name in ("init", "noise", "stats", "step"):
             static = (1, 6) if kind is sc.Blocks and name == "step" else ()
-            if name != "step" or not isinstance(
-                parts.sampler, Trajectory | Events
-            ):  # whose steps take functions
+            if name != "step" or not isinstance(parts.sampler, Trajectory | Events):  # whose steps take functions
                 patch.setattr(kind, name, program(getattr(kind, name), static))
         patch.setattr(_tree, "normal", visible_normal)
         if isinstance(parts.sampler, Proposer):
@@ -351,9 +346,9 @@ def check_steps(problem, ready, like):
     first, density = loop.start_chain(model, parts, ready.start, key, np.int32(0))
     assert shapes(first) == shapes(like) and np.isfinite(density)
     half, before = steps(first, NUM_STEPS // 2)
-    saved = snapshot.save([snapshot.Snapshot(half, (), 2)])
-    template = snapshot.template(problem, ready.start.position, KEY, ())
-    restored = snapshot.restore(template, saved, 0).state
+    saved = encoding.save_chains([encoding.Snapshot(half, (), 2)])
+    template = encoding.template(problem, ready.start.position, KEY, ())
+    restored = encoding.restore(template, saved, 0).state
     _, after = steps(half, NUM_STEPS // 2)
     _, again = steps(restored, NUM_STEPS // 2)
     helpers.assert_equal(after, again)
@@ -572,9 +567,7 @@ def test_schedules_are_data_too():
     assert helpers.differ(other.draws, first.draws)
 
 
-@pytest.mark.parametrize(
-    "number", [2, np.float32(2.0), np.int64(2), jnp.float32(2.0)], ids=lambda n: type(n).__name__
-)
+@pytest.mark.parametrize("number", [2, np.float32(2.0), np.int64(2), jnp.float32(2.0)], ids=lambda n: type(n).__name__)
 def test_a_number_may_be_of_any_kind(number):
     """As a temperature and as a step size: the same draws, and nothing new to compile."""
     expected = draw(sc.SGLD(1e-3, temperature=2.0), "Minibatch-blocks")
@@ -597,10 +590,7 @@ def test_each_parameter_keeps_its_precision(sampler, estimator):
     params = helpers.make_params() | {"bias": jnp.asarray(0.1, jnp.bfloat16)}
     run = draw(sampler, estimator, params=params)
     for tree in (run.draws, run.gradients):
-        assert {name: leaf.dtype for name, leaf in tree.items()} == {
-            "bias": jnp.bfloat16,
-            "weights": np.float32,
-        }
+        assert {name: leaf.dtype for name, leaf in tree.items()} == {"bias": jnp.bfloat16, "weights": np.float32}
 
 
 def test_samplers_can_be_made_from_traced_numbers():
@@ -614,9 +604,7 @@ def test_samplers_can_be_made_from_traced_numbers():
             sc.PSGLD(number, decay=number, damping=number, gradient_scale=number, temperature=number),
             sc.SGHMC({"bias": number, "weights": 1.0}, friction=number, gradient_noise=number),
             sc.SGNHT(sc.schedules.polynomial(number, tau=number, kappa=number), diffusion=number),
-            sc.BAOAB(
-                sc.schedules.cyclical(number, 5, floor=number), friction={"bias": number, "weights": number}
-            ),
+            sc.BAOAB(sc.schedules.cyclical(number, 5, floor=number), friction={"bias": number, "weights": number}),
             sc.BADODAB(sc.schedules.constant(number), diffusion=number, temperature=number),
         )
 

@@ -22,14 +22,7 @@ def test_every_bit_counts(seed):
 def test_places_and_lengths_count(seed):
     words = np.random.default_rng(seed).integers(0, 2**63, 4 * _WIDTH, dtype=np.uint64)
     blocks = words.reshape(4, _WIDTH)
-    different = [
-        words,
-        words[::-1].copy(),
-        blocks[[1, 0, 2, 3]].ravel(),
-        np.roll(words, 1),
-        words[:-1],
-        words[:0],
-    ]
+    different = [words, words[::-1].copy(), blocks[[1, 0, 2, 3]].ravel(), np.roll(words, 1), words[:-1], words[:0]]
     different += [np.zeros(n, np.uint8) for n in (1, 2, 8 * _WIDTH, 8 * _WIDTH + 1, 16 * _WIDTH)]
     assert len({checksum(array) for array in different}) == len(different)
 

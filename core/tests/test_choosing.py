@@ -39,9 +39,7 @@ def _module(name: str) -> Any:
 def _logistic_log_density(x: np.ndarray, y: np.ndarray, prior_sd: np.ndarray) -> Any:
     def log_density(points: np.ndarray) -> np.ndarray:
         scores = points @ x.T
-        return (
-            scores @ y - np.logaddexp(0, scores).sum(axis=1) - 0.5 * np.sum((points / prior_sd) ** 2, axis=1)
-        )
+        return scores @ y - np.logaddexp(0, scores).sum(axis=1) - 0.5 * np.sum((points / prior_sd) ** 2, axis=1)
 
     return log_density
 
@@ -58,9 +56,7 @@ def test_importance_sampling_agrees_with_quadrature(truth: Any) -> None:
 
 
 def test_a_plane_of_normals(truth: Any) -> None:
-    found = truth.plane(
-        lambda p: -0.5 * ((p[:, 0] - 1) / 0.1) ** 2 - 0.5 * (p[:, 1] / 0.3) ** 2, (0, -3), (2, 3)
-    )
+    found = truth.plane(lambda p: -0.5 * ((p[:, 0] - 1) / 0.1) ** 2 - 0.5 * (p[:, 1] / 0.3) ** 2, (0, -3), (2, 3))
     assert np.allclose(found.mean, [1, 0], atol=1e-6)
     assert np.allclose(found.sd, [0.1, 0.3], rtol=1e-4)
 
@@ -101,10 +97,7 @@ def _gibbs(y: np.ndarray, group: np.ndarray, rng: np.random.Generator, num: int)
         theta = (sums / sigma**2 + mu / tau**2) / precision + rng.normal(size=len(sizes)) / np.sqrt(precision)
         own = len(sizes) / tau**2 + 200.0**-2
         mu = (theta.sum() / tau**2 + 400 / 200.0**2) / own + rng.normal() / np.sqrt(own)
-        tau, sigma = (
-            scale(np.sum((theta - mu) ** 2), len(sizes)),
-            scale(np.sum((y - theta[group]) ** 2), len(y)),
-        )
+        tau, sigma = (scale(np.sum((theta - mu) ** 2), len(sizes)), scale(np.sum((y - theta[group]) ** 2), len(y)))
         out.append([mu, sigma, tau, *theta])
     return np.array(out)
 
@@ -123,9 +116,7 @@ def test_judged_draws(measures: Any) -> None:
     z = np.random.default_rng(3).normal(size=(4, 2_000, 2))
     right = measures.judge(mean + sd * z, mean, sd)
     wrong = measures.judge(mean + sd * (0.5 + 2 * z), mean, sd)
-    assert (
-        right["mean_error"] < 5 / 2_000**0.5 and abs(right["sd_ratio"] - 1) < 5 * right["sd_ratio_se"] < 0.1
-    )
+    assert right["mean_error"] < 5 / 2_000**0.5 and abs(right["sd_ratio"] - 1) < 5 * right["sd_ratio_se"] < 0.1
     assert abs(wrong["mean_error"] - 0.5) < 0.2 and abs(wrong["sd_ratio"] - 2) < 0.1
     assert 5_000 < right["ess"] < 12_000
 

@@ -1,5 +1,6 @@
 """The demo with fewer rows, its numbers checked against the exact mode."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from scirocco import demo
-from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, figure, make_problem
+from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, make_problem
+from scirocco.errors import MissingExtraError
 
 pytestmark = pytest.mark.compile
 
@@ -41,12 +43,14 @@ def test_autocorrelation_of_a_known_process(seed):
     noise = rng.normal(size=chains.shape)
     for step in range(1, chains.shape[1]):
         chains[:, step] = 0.8 * chains[:, step - 1] + noise[:, step]
-    np.testing.assert_allclose(figure.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
+    np.testing.assert_allclose(demo.autocorrelation(chains, 6), 0.8 ** np.arange(6), atol=0.05)
 
 
 @pytest.mark.rotates(2, "demo")
-def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
-    done = demo.run_demo(tmp_path / "out", seed, num_rows=20_000, num_samples=1_000, progress=False)
+def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, monkeypatch, seed):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or True)
+    done = demo.run_demo(tmp_path / "out", seed, num_rows=20_000, open_page=True, progress=False)
     table = done.table
     assert done.run.num_chains == 4 and done.run.num_draws == 1_000
     # the mean of some hundred effective draws, and the posterior's skewness of order 1/√N
@@ -57,20 +61,39 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, seed):
     assert inside, "the truth lies within the posterior"
     assert done.picture.read_bytes().startswith(b"\x89PNG")
     page = done.page.read_text()
-    assert (
-        done.page == tmp_path / "out" / "demo.html"
-        and "Posterior draws by SGLD" in page
-        and "beta[11]" in page
-    )
+    assert done.page == tmp_path / "out" / "demo.html" and "beta[11]" in page
     shown = capsys.readouterr().out
-    for words in ("β₁₁", "R-hat", "ESS", "mean-mode", "What to type next", done.page.resolve().as_uri()):
+    for words in (demo.CALL, "β₁₁", "R-hat", "ESS", "mean-mode", "Certificate: ", "Chosen: "):
         assert words in shown
+    assert opened == [done.page.resolve().as_uri()] and "Open it with" not in shown
+
+
+def test_models_have_a_line_each_and_those_that_are_missing_say_what_to_install(capsys, monkeypatch):
+    def missing(rng):
+        raise MissingExtraError("Install it.", name="latent")
+
+    shown = demo.MODELS
+    made = (demo.Shown("model.fit()", lambda rng: f"found {rng.integers(9)}"), demo.Shown("other", missing))
+    monkeypatch.setattr(demo, "MODELS", made)
+    demo.show_models(3)
+    lines = capsys.readouterr().out.splitlines()
+    found = f"    found {np.random.default_rng(3).integers(9)}  (0 s)"
+    assert lines[lines.index("  model.fit()") + 1] == found
+    assert lines[lines.index("  other") + 1] == "    Install it." and "What to type next:" in lines
+    assert [model.fit for model in shown] == [demo.fit_formula, demo.fit_texts, demo.fit_network]
+
+
+def test_the_formula_of_the_demonstration_finds_what_the_data_have(seed):
+    name, mean, low, high = re.match(
+        r"(\w+): (\S+) \(90 %: (\S+) to (\S+);", demo.fit_formula(np.random.default_rng(seed))
+    ).groups()
+    assert name == "price" and abs(float(mean) + 2) < 5 * (float(high) - float(low)) / 3.3
 
 
 def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
-    page, picture = demo._save(None, None, tmp_path)
+    page, picture = demo.save(None, None, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "pip install matplotlib" in shown
@@ -83,10 +106,10 @@ def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
     monkeypatch.setattr(demo, "save_figure", pressed)
     with pytest.raises(KeyboardInterrupt):
-        demo._save(None, None, tmp_path)
+        demo.save(None, None, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("number", [0, 7, 11])
 def test_subscripts(number):
-    assert figure.subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)
+    assert demo.subscript(number).translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")) == str(number)

@@ -20,9 +20,7 @@ def told(request):
     """What all checks that were chosen say, in one process."""
     environment = os.environ | {"JAX_ENABLE_X64": "1"}
     chosen = helpers.chosen_cases(request, test_double_precision, "what")
-    result = subprocess.run(
-        [sys.executable, str(CHECK), *chosen], capture_output=True, text=True, env=environment
-    )
+    result = subprocess.run([sys.executable, str(CHECK), *chosen], capture_output=True, text=True, env=environment)
     return result.stdout + result.stderr[-3000:]
 
 

@@ -73,9 +73,7 @@ def test_normal_integrals_and_their_derivatives_are_exact(heavy, seed):
         return jnp.sum(NORMAL.integrated(theta, bins))
 
     def expanded(function):
-        return jax.jit(
-            lambda theta: (function(theta), jax.grad(function)(theta), jax.hessian(function)(theta))
-        )
+        return jax.jit(lambda theta: (function(theta), jax.grad(function)(theta), jax.hessian(function)(theta)))
 
     found, wanted = expanded(ours)(THETA), expanded(lambda theta: exact_normal(theta, data))(THETA)
     for one, other in zip(found, wanted, strict=True):
@@ -262,9 +260,7 @@ def test_a_folder_sorted_by_group_has_the_bins_of_the_same_rows_in_memory(tmp_pa
     assert np.sum(bins["group"] < bins["present"].shape[1]) == len(labels)
     for number in range(30):  # every group is where it is said to be
         own = bins["group"][streamed.bin_of[number]] == streamed.place_of[number]
-        np.testing.assert_array_equal(
-            bins["rows"]["y"][streamed.bin_of[number]][own], rows["y"][rows["g"] == number]
-        )
+        np.testing.assert_array_equal(bins["rows"]["y"][streamed.bin_of[number]][own], rows["y"][rows["g"] == number])
     with pytest.raises(sc.errors.InvalidValueError, match="not sorted by the groups 'g'"):
         sc.data.as_source(str(tmp_path / "mixed"), "g")
 

@@ -96,9 +96,7 @@ def test_models_of_the_same_functions_are_equal():
 @pytest.mark.parametrize("form", FORMS)
 def test_a_model_of_importable_functions_can_be_pickled(form):
     model = FORMS[form]
-    with_transform = sc.Model(
-        log_likelihood, log_prior, transforms={"bias": sc.transforms.positive, "weights": None}
-    )
+    with_transform = sc.Model(log_likelihood, log_prior, transforms={"bias": sc.transforms.positive, "weights": None})
     for one in (model, with_transform):
         copy = pickle.loads(pickle.dumps(one))
         assert copy == one
@@ -149,10 +147,7 @@ def test_derived_quantities_dims_and_coords(tmp_path):
     assert found["twice"].shape == (2, 6, 2)
     assert list(run.summary().index) == ["m[0]", "m[1]", "ratio", "twice[0]", "twice[1]"]
     posterior = run.to_arviz().posterior
-    assert posterior["m"].dims == ("chain", "draw", "column") and list(posterior["column"].values) == [
-        "a",
-        "b",
-    ]
+    assert posterior["m"].dims == ("chain", "draw", "column") and list(posterior["column"].values) == ["a", "b"]
     assert posterior["twice"].dims == ("chain", "draw", "twice_dim_0") and "unused" not in posterior.coords
     run.save(tmp_path / "run")
     loaded = sc.load(tmp_path / "run")  # without the model, unless it is passed

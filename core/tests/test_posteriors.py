@@ -150,9 +150,7 @@ def test_steins_identity_holds_at_exact_draws_that_have_the_moments_of_the_refer
     np.testing.assert_array_less(np.abs(products.mean(axis=0) + 1), 5 * error)
     z = (values - np.array(REFERENCES[name]["mean"])) / np.array(REFERENCES[name]["sd"])
     np.testing.assert_array_less(np.abs(z.mean(axis=0)), 5 / np.sqrt(len(points)))
-    np.testing.assert_array_less(
-        np.abs((z**2).mean(axis=0) - 1), 5 * (z**2).std(axis=0) / np.sqrt(len(points))
-    )
+    np.testing.assert_array_less(np.abs((z**2).mean(axis=0) - 1), 5 * (z**2).std(axis=0) / np.sqrt(len(points)))
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------
@@ -195,14 +193,7 @@ def test_the_worst_parameter_counts() -> None:
 def test_a_table_is_written_between_the_marks_of_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text((BENCHMARKS.parent / "docs" / "battery.md").read_text(encoding="utf-8"), encoding="utf-8")
-    numbers = {
-        "log_sd_ratio": 0.01,
-        "ess": 900.0,
-        "rhat": 1.0,
-        "seconds": 2.0,
-        "chosen": "A, B, C",
-        "cold": True,
-    }
+    numbers = {"log_sd_ratio": 0.01, "ess": 900.0, "rhat": 1.0, "seconds": 2.0, "chosen": "A, B, C", "cold": True}
     runs = [_found(posterior="funnel", seed=0, verdict="right", **numbers)]
     runs.append(runs[0] | {"seed": 1, "verdict": "warned", "warnings": ["a funnel"], "cold": False})
     for _ in range(2):  # again: in place of the last

@@ -212,10 +212,7 @@ def test_sgnht_is_rs_recursion():
     alpha = dict.fromkeys(theta, a)
     for m in range(8):
         grad, xi = gradient(theta), noise(m)
-        nu = {
-            k: nu[k] + eta * grad[k] - alpha[k] * nu[k] + np.sqrt(2 * a * eta) * xi[k]
-            for k, eta in STEPSIZE.items()
-        }
+        nu = {k: nu[k] + eta * grad[k] - alpha[k] * nu[k] + np.sqrt(2 * a * eta) * xi[k] for k, eta in STEPSIZE.items()}
         theta = {k: theta[k] + nu[k] for k in theta}
         alpha = {k: alpha[k] + np.mean(nu[k] ** 2) - eta for k, eta in STEPSIZE.items()}
         chain.append(theta)
@@ -224,9 +221,7 @@ def test_sgnht_is_rs_recursion():
 
 def expect_chain(output, chain):
     for name in PARAMS:
-        np.testing.assert_allclose(
-            output[name], np.stack([theta[name] for theta in chain]), rtol=2e-5, atol=2e-5
-        )
+        np.testing.assert_allclose(output[name], np.stack([theta[name] for theta in chain]), rtol=2e-5, atol=2e-5)
 
 
 def test_control_variates_start_where_rs_gradient_descent_ends():
@@ -274,9 +269,7 @@ def test_step_by_step_makes_the_chain_of_the_function():
     output = quiet("sghmc", **HAMILTONIAN, nIters=6)
     for name in PARAMS:
         assert [value.shape for value in (chain[0][name], output[name][0])] == [np.shape(PARAMS[name])] * 2
-        np.testing.assert_allclose(
-            np.stack([theta[name] for theta in chain]), output[name], rtol=1e-4, atol=1e-5
-        )
+        np.testing.assert_allclose(np.stack([theta[name] for theta in chain]), output[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_session_can_be_started_again_and_belongs_to_its_setup():
@@ -354,28 +347,8 @@ def test_camel_case_and_snake_case_are_the_same(name, calls):
 
 
 def test_names_in_snake_case():
-    camel = (
-        "logLik",
-        "logPrior",
-        "minibatchSize",
-        "nIters",
-        "nItersOpt",
-        "optStepsize",
-        "L",
-        "a",
-        "stepsize",
-    )
-    snake = (
-        "log_lik",
-        "log_prior",
-        "minibatch_size",
-        "n_iters",
-        "n_iters_opt",
-        "opt_stepsize",
-        "L",
-        "a",
-        "stepsize",
-    )
+    camel = ("logLik", "logPrior", "minibatchSize", "nIters", "nItersOpt", "optStepsize", "L", "a", "stepsize")
+    snake = ("log_lik", "log_prior", "minibatch_size", "n_iters", "n_iters_opt", "opt_stepsize", "L", "a", "stepsize")
     assert tuple(map(snake_case, camel)) == snake
 
 
@@ -389,9 +362,7 @@ def test_a_fresh_seed_is_told_and_differs(calls, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    ("given", "size"), [(7, 7), (0.25, 10), (0.99, 40), (1, 1), (N, N), (np.int64(3), 3)]
-)
+@pytest.mark.parametrize(("given", "size"), [(7, 7), (0.25, 10), (0.99, 40), (1, 1), (N, N), (np.int64(3), 3)])
 def test_batch_as_count_or_share(given, size, calls):
     quiet("sgld", nIters=1, minibatchSize=given)
     assert calls[0]["estimator"] == sc.Minibatch(size)
@@ -411,39 +382,19 @@ def a_mean(params, dataset):
 
 
 BAD = {
-    "vector": (
-        {"logLik": no_sum},
-        ValueError,
-        r"sum over its rows.*got shape \(40,\) for 40 rows\. Sum over the rows",
-    ),
+    "vector": ({"logLik": no_sum}, ValueError, r"sum over its rows.*got shape \(40,\) for 40 rows\. Sum over the rows"),
     "mean": ({"logLik": a_mean}, ValueError, "`logLik` must return the SUM .*Did you take a mean"),
     "no function": ({"logLik": 3}, TypeError, "`logLik` must be a function"),
     "prior": ({"logPrior": 3}, TypeError, "`logPrior` must be a function"),
-    "wrong key": (
-        {"logLik": lambda p, d: jnp.sum(d["z"])},
-        ValueError,
-        "failed for parameters.*KeyError",
-    ),
-    "dataset": (
-        {"dataset": DATASET["X"]},
-        TypeError,
-        "`dataset` must be a dict of arrays such as .* got a ndarray",
-    ),
+    "wrong key": ({"logLik": lambda p, d: jnp.sum(d["z"])}, ValueError, "failed for parameters.*KeyError"),
+    "dataset": ({"dataset": DATASET["X"]}, TypeError, "`dataset` must be a dict of arrays such as .* got a ndarray"),
     "no dataset": ({"dataset": {}}, ValueError, "`dataset` is empty"),
     "unequal": ({"dataset": {"X": DATASET["X"], "y": DATASET["y"][:5]}}, ValueError, "`X`: 40, `y`: 5"),
-    "NaN": (
-        {"dataset": DATASET | {"y": np.full(N, np.nan)}},
-        ValueError,
-        "data `y` holds 40 missing \\(NaN\\)",
-    ),
+    "NaN": ({"dataset": DATASET | {"y": np.full(N, np.nan)}}, ValueError, "data `y` holds 40 missing \\(NaN\\)"),
     "ragged": ({"dataset": {"X": [[1.0], [1.0, 2.0]]}}, TypeError, "ragged"),
     "params": ({"params": 0.0}, TypeError, "`params` must be a dict of arrays such as"),
     "names": ({"params": {1: 0.0}}, TypeError, "names in `params` must be strings"),
-    "integers": (
-        {"params": PARAMS | {"beta": np.zeros((2, 1), int)}},
-        TypeError,
-        "`beta` has the integer dtype",
-    ),
+    "integers": ({"params": PARAMS | {"beta": np.zeros((2, 1), int)}}, TypeError, "`beta` has the integer dtype"),
     "stepsize name": (
         {"stepsize": {"bias": 1.0, "bata": 1.0}},
         ValueError,
@@ -468,11 +419,7 @@ BAD = {
     "nIters 0": ({"nIters": 0}, ValueError, "`nIters` must be at least 1"),
     "nIters 1e4": ({"nIters": 1e4}, TypeError, r"`nIters` must be a whole number.*Write 10000"),
     "seed": ({"seed": -1}, ValueError, "`seed` must be at least 0"),
-    "step_size": (
-        {"step_size": 1.0},
-        TypeError,
-        r"sgld\(\) has no argument `step_size`. Did you mean `stepsize`",
-    ),
+    "step_size": ({"step_size": 1.0}, TypeError, r"sgld\(\) has no argument `step_size`. Did you mean `stepsize`"),
     "likelihood": ({"log_likelihood": 1}, TypeError, "Did you mean `log_lik`"),
     "alpha": ({"alpha": 0.1}, TypeError, "has no argument `alpha`"),
     "twice": ({"log_lik": log_lik}, TypeError, "got both `logLik` and `log_lik`"),
@@ -492,22 +439,12 @@ BAD_TUNING = {
     "L 2.5": ("sghmc", {"L": 2.5}, TypeError, "`L` must be a whole number"),
     "alpha > 1": ("sghmc", {"alpha": 1.5}, ValueError, "`alpha` must be at most 1, got 1.5"),
     "alpha 0": ("sghmccv", {"alpha": 0.0}, ValueError, "alpha.* must be finite and > 0"),
-    "alpha names": (
-        "sghmc",
-        {"alpha": {"b": 0.1}},
-        ValueError,
-        "`alpha` names `b`, which is not a parameter",
-    ),
+    "alpha names": ("sghmc", {"alpha": {"b": 0.1}}, ValueError, "`alpha` names `b`, which is not a parameter"),
     "a > 1": ("sgnht", {"a": 3}, ValueError, "`a` must be at most 1"),
     "a lacks": ("sgnhtcv", {"a": {"bias": 0.1}}, ValueError, r"`a` lacks \['beta'\]"),
     "optStepsize": ("sgldcv", {"optStepsize": -1.0}, ValueError, "`optStepsize` must be finite and > 0"),
     "optStepsize text": ("sgldcv", {"optStepsize": "auto"}, TypeError, "`optStepsize` must be a number"),
-    "nItersOpt": (
-        "sgldcv",
-        {"optStepsize": 1.0, "nItersOpt": 0},
-        ValueError,
-        "`nItersOpt` must be at least 1",
-    ),
+    "nItersOpt": ("sgldcv", {"optStepsize": 1.0, "nItersOpt": 0}, ValueError, "`nItersOpt` must be at least 1"),
 }
 
 

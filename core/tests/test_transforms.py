@@ -69,12 +69,7 @@ def test_log_det_is_that_of_the_jacobian(name, shape, seed):
     assert transform.log_det(u).shape == ()
 
 
-OUTSIDE = {
-    "positive": [0.0, -1.0],
-    "above": [-2.0, -3.0],
-    "below": [3.0, 4.0],
-    "interval": [-1.0, 4.0, -1.5, 4.5],
-}
+OUTSIDE = {"positive": [0.0, -1.0], "above": [-2.0, -3.0], "below": [3.0, 4.0], "interval": [-1.0, 4.0, -1.5, 4.5]}
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -257,9 +252,7 @@ def test_control_variates_take_their_centre_in_the_users_units():
 
 def test_naming_only_the_constrained_parameters_is_enough():
     """At every level of nested dicts."""
-    nested = {
-        "a": {"b": jnp.array([1.0, 2.0]), "c": [jnp.array(3.0), {"e": jnp.array(2.0), "f": jnp.array(-2.0)}]}
-    }
+    nested = {"a": {"b": jnp.array([1.0, 2.0]), "c": [jnp.array(3.0), {"e": jnp.array(2.0), "f": jnp.array(-2.0)}]}}
     nested["d"] = jnp.array(-1.0)
     named = {"a": {"c": [None, {"e": transforms.positive}]}}
     position = sc.Model(lambda p, x: 0.0 * x, transforms=named).unconstrain(nested)
@@ -339,13 +332,9 @@ def test_what_does_not_fit_is_refused():
     invalid = sc.errors.InvalidValueError
     with pytest.raises(invalid, match=r"`middle` \(0.5\) is outside"):
         check(CHAINED, middle=jnp.float32(0.5))
-    with pytest.raises(
-        invalid, match=r"shape \(\) of the parameter; with it, the parameter has shape \(3,\)"
-    ):
+    with pytest.raises(invalid, match=r"shape \(\) of the parameter; with it, the parameter has shape \(3,\)"):
         check({"middle": transforms.above(lambda p: jnp.min(p["top"]) - jnp.ones(3) * 5)})
-    with pytest.raises(
-        invalid, match=r"a function in `transforms` failed for parameters .*KeyError: 'botom'"
-    ):
+    with pytest.raises(invalid, match=r"a function in `transforms` failed for parameters .*KeyError: 'botom'"):
         check({"middle": transforms.above(lambda p: p["botom"])})
     with pytest.raises(invalid, match=r"which is not a parameter\. Did you mean 'middle'"):
         check({"midle": transforms.positive})
@@ -359,10 +348,7 @@ def test_a_run_with_shapes_that_change(tmp_path):
     labels = np.repeat(np.arange(3), [30, 20, 14])
     model = sc.Model(
         lambda p, k: jnp.log(p["weights"][k]) - 0.5 * (p["group"][k] - p["mean"]) ** 2,
-        lambda p: (
-            -p["scale"]
-            - 0.5 * jnp.sum(((p["group"] - p["mean"]) / p["scale"]) ** 2 + 2 * jnp.log(p["scale"]))
-        ),
+        lambda p: -p["scale"] - 0.5 * jnp.sum(((p["group"] - p["mean"]) / p["scale"]) ** 2 + 2 * jnp.log(p["scale"])),
         transforms={
             "weights": transforms.simplex,
             "scale": transforms.positive,

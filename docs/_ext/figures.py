@@ -42,9 +42,7 @@ def verdict(claim: dict[str, Any]) -> str:
 
 def tally(claims: list[dict[str, Any]]) -> list[int]:
     """Claims of the papers that count and hold, and that count; the same of our own; claims that do not count."""
-    papers, ours = (
-        [c for c in claims if c["counts"] and c.get("ours", False) == own] for own in (False, True)
-    )
+    papers, ours = ([c for c in claims if c["counts"] and c.get("ours", False) == own] for own in (False, True))
     both = [[sum(claim["holds"] for claim in each), len(each)] for each in (papers, ours)]
     return [*both[0], *both[1], len(claims) - len(papers) - len(ours)]
 
@@ -129,9 +127,7 @@ def _made_by(record: dict[str, Any], name: str) -> nodes.paragraph:
     where = "one GPU" if machine["backend"] == "gpu" else f"{machine['cores']} cores"
     packages = ", ".join(f"{package} {versions[package]}" for package in _SHOWN if package in versions)
     out = text(f"`{record['command']}` · {record['seconds']['wall']:.0f} s on {where} · {packages} · ")
-    link = addnodes.download_reference(
-        "", "", reftarget=f"/results/{name}.json", refdoc="", reftype="download"
-    )
+    link = addnodes.download_reference("", "", reftarget=f"/results/{name}.json", refdoc="", reftype="download")
     link += nodes.literal("", f"{name}.json")
     out += link
     return out
@@ -152,9 +148,7 @@ def _fill(app: Sphinx, document: nodes.document) -> None:
     if not empty:
         return
     found = results()
-    sections = {
-        node["experiment"]: node.parent for node in document.findall(nodes.container) if "experiment" in node
-    }
+    sections = {node["experiment"]: node.parent for node in document.findall(nodes.container) if "experiment" in node}
     for name in sorted(found.keys() - sections.keys()):
         _logger.warning("the results of `%s` are not on the page of figures", name, location=document)
     for node in empty:
@@ -190,15 +184,7 @@ def _verdicts_table(shown: dict[str, tuple[dict[str, Any], Any]]) -> nodes.table
         duration(shortly["seconds"]["wall"]),
     ]
     rows.append([text("all"), text(""), *(text(words) for words in sums)])
-    head = [
-        "experiment",
-        "figure",
-        "claims of the paper that hold",
-        "our own",
-        "not counted",
-        "full",
-        "quick",
-    ]
+    head = ["experiment", "figure", "claims of the paper that hold", "our own", "not counted", "full", "quick"]
     return table(head, rows, [20, 32, 12, 8, 8, 10, 10], "verdicts")
 
 

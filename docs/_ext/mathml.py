@@ -8,9 +8,7 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 # The name of a function, and what follows unless that is a parenthesis or another operator.
-FUNCTION = re.compile(
-    r"(<mi>(?:log|exp|sin|cos|tan|sinh|cosh|tanh|det|max|min|sup|inf|lim|arg|tr)</mi>)(?=<m(?!o\b))"
-)
+FUNCTION = re.compile(r"(<mi>(?:log|exp|sin|cos|tan|sinh|cosh|tanh|det|max|min|sup|inf|lim|arg|tr)</mi>)(?=<m(?!o\b))")
 # A letter, number or sign with a superscript. With a font that has no measures for formulas, as on many phones,
 # browsers put the superscript on top of it; of a lower letter it is at its height with every font.
 BASE = re.compile(r"(<ms(?:ubs)?up>)(<(m[ion])\b[^>]*>[^<]*</\3>)")

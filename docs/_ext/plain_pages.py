@@ -129,14 +129,19 @@ def without_code(folder: pathlib.Path) -> list[str]:
 
 
 def waiting() -> list[str]:
-    """Return patterns of the pages that are left to other commits: two of three of the longest that have not changed.
+    """Return patterns of the pages that are left to other commits: two of three of those that have not changed.
 
-    None unless SCIROCCO_DOCS_RUN=some, as in CI; SCIROCCO_TEST_ALL=1 runs all pages there, too.
+    The first page always runs. None are left unless SCIROCCO_DOCS_RUN=some, as in CI; SCIROCCO_TEST_ALL=1 runs all
+    pages there, too.
     """
     if os.environ.get("SCIROCCO_DOCS_RUN") != "some" or os.environ.get("SCIROCCO_TEST_ALL"):
         return []
     changed = changed_pages()
-    later = [page for number, page in enumerate(SECONDS) if (number - choice()) % 3 and page not in changed]
+    folder = pathlib.Path(__file__).resolve().parents[1]
+    idle = {pathlib.PurePosixPath(page).stem for page in without_code(folder)} | {"index"}
+    others = sorted(page.stem for page in folder.glob("*.md") if page.stem not in idle | SECONDS.keys())
+    pages = enumerate([*SECONDS, *others])
+    later = [page for number, page in pages if (number - choice()) % 3 and page not in changed]
     return [f"docs/{page}.md" for page in later]
 
 
@@ -155,9 +160,7 @@ def spread_out(app: Sphinx, env: Any, docnames: list[str]) -> None:
 
     The longest pages come first, each with the process that has the least to do; pages without code fill up the rest.
     """
-    idle = {
-        page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns
-    }
+    idle = {page.removeprefix("docs/").removesuffix(".md") for page in app.config.nb_execution_excludepatterns}
     others = [name for name in docnames if name in idle]
     running = sorted((name for name in docnames if name not in idle), key=_seconds, reverse=True)
     hands: list[list[str]] = [[] for _ in range(max(app.parallel, 1))]

@@ -16,11 +16,7 @@ def model_of(path, draws, words=None, stats=None, names=()):
     lengths = {"num_samples": draws.shape[1], "num_burnin": 0, "thin": 1, "num_chains": len(draws)}
     known = {"kind": OWN_LOOP, "model": "LDA", "num_rows": 1, "dimension": draws[0, 0].size, "seed": 0}
     run = Run({"topics": draws}, None, stats or {}, settings | lengths | known, {}, {}, "complete", [])
-    told = {
-        "vocabulary": None if words is None else list(words),
-        "tokeniser": None,
-        "topic_names": list(names),
-    }
+    told = {"vocabulary": None if words is None else list(words), "tokeniser": None, "topic_names": list(names)}
     model._settle(run, told, {})
     model.save(path)
     return LDA.load(path)

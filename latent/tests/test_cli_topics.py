@@ -49,16 +49,12 @@ def run(text, tmp_path_factory):
     """A fit of two chains by the command line."""
     path = tmp_path_factory.mktemp("runs") / "run"
     with pytest.raises(SystemExit) as end:
-        cli.main(
-            ["topics", "fit", str(text), "--out", str(path), "--chains", "2", "--held-out", "0.1", *LENGTH]
-        )
+        cli.main(["topics", "fit", str(text), "--out", str(path), "--chains", "2", "--held-out", "0.1", *LENGTH])
     assert end.value.code == 0
     return path
 
 
-@pytest.mark.parametrize(
-    "command", ["topics", "topics fit", "topics show", "topics transform", "topics compare"]
-)
+@pytest.mark.parametrize("command", ["topics", "topics fit", "topics show", "topics transform", "topics compare"])
 def test_help_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([*command.split(), "--help"])
@@ -133,11 +129,7 @@ def test_seed_words_and_labels(tmp_path, capsys):
 
 
 def test_names_are_no_formulas():
-    assert [_escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == [
-        "'=1+1.txt",
-        "'@sum",
-        "b/one.txt",
-    ]
+    assert [_escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == ["'=1+1.txt", "'@sum", "b/one.txt"]
 
 
 def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
@@ -232,10 +224,7 @@ def test_a_run_that_is_there_is_not_touched(run, text, capsys, tmp_path):
         (["TEXT", "--out", "run", "--beta", "0"], "`beta` must be finite and > 0"),
         (["TEXT", "--out", "run", "--sampler", "foo"], "--sampler must be one of 'auto'"),
         (["TEXT", "--out", "run", "--preset", "foo"], "`preset` must be one of 'patterson2013'"),
-        (
-            ["TEXT", "--out", "run", "--epochs", "1", "--steps", "3"],
-            "give one of --steps, --epochs and --seconds.",
-        ),
+        (["TEXT", "--out", "run", "--epochs", "1", "--steps", "3"], "give one of --steps, --epochs and --seconds."),
         (["TEXT", "--out", "run", "--epochs", "nan"], "`num_epochs` must be finite and > 0, got nan."),
         (["TEXT", "--out", "run", "--held-out", "1.5"], "held-out fraction must be >= 0 and < 1, got 1.5."),
         (["TEXT", "--out", "run", "--max-share", "0"], "`max_share` must be above 0"),
@@ -325,9 +314,7 @@ def test_a_topic_model_is_listed_with_the_runs(run, capsys):
 
 
 def test_transform(run, text, capsys, tmp_path):
-    status, out, _ = call(
-        capsys, "transform", run, text, "--out", tmp_path / "shares.npz", "--interval", "0.9"
-    )
+    status, out, _ = call(capsys, "transform", run, text, "--out", tmp_path / "shares.npz", "--interval", "0.9")
     assert status == 0 and "60 documents × 2 topics" in out
     with np.load(tmp_path / "shares.npz") as saved:
         mean, low, high = saved["mean"], saved["low"], saved["high"]
@@ -345,10 +332,7 @@ def test_transform_to_a_table(run, capsys, tmp_path):
     status, out, _ = call(capsys, "transform", run, tmp_path / "texts", "--out", tmp_path / "shares.csv")
     assert status == 0 and "1 of 8 tokens are not in the vocabulary and were left out." in out
     rows = list(csv.reader((tmp_path / "shares.csv").open()))
-    assert rows[0] == ["document", "topic_0", "topic_1"] and [row[0] for row in rows[1:]] == [
-        "farm.txt",
-        "sky.txt",
-    ]
+    assert rows[0] == ["document", "topic_0", "topic_1"] and [row[0] for row in rows[1:]] == ["farm.txt", "sky.txt"]
     assert sum(map(float, rows[1][1:])) == pytest.approx(1.0, abs=1e-4)
     again = ("transform", run, tmp_path / "texts", "--out", tmp_path / "shares.csv")
     status, _, err = call(capsys, *again)
@@ -380,9 +364,7 @@ def test_mistakes_of_transform(run, text, corpus, out, expected, capsys, tmp_pat
 def test_compare(run, text, tmp_path, capsys):
     assert call(capsys, "fit", text, "--out", tmp_path / "other", "--seed", "5", *LENGTH)[0] == 0
     status, out, _ = call(capsys, "compare", run, tmp_path / "other", "--corpus", text)
-    assert (
-        status == 0 and "2 pairs of topics, compared over 8 words" in out and "every topic is matched" in out
-    )
+    assert status == 0 and "2 pairs of topics, compared over 8 words" in out and "every topic is matched" in out
     assert out.count("perplexity of ") == 2
     status, out, _ = call(capsys, "compare", run, tmp_path / "other", "--limit", "0")
     assert status == 0 and "no pairs of topics" in out and out.count("unmatched topics of ") == 2

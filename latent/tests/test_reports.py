@@ -71,6 +71,11 @@ def test_representative_documents_and_groups(topics, seed):
         assert int(documents) == by.num_documents[g]
         assert ends == [f"{part[g, k]:.2%}" for part in (by.mean, by.low, by.high)]
     assert [row[0] for row in first[: len(by.groups)]] == [str(group) for group in by.groups]
+    frame = pytest.importorskip("pandas").DataFrame({"id": range(30), "text": texts, "year": years})
+    named = topics.shares_by(frame, "year", column="text")
+    np.testing.assert_array_equal(named.mean, topics.shares_by(texts, np.array(years, int)).mean)
+    from_frame = Page(report.html(topics, documents=frame, column="text", groups="year"))
+    assert from_frame.rows["by-group"] == page.rows["by-group"]
     with pytest.raises(InvalidValueError, match="requires `documents`"):
         report.html(topics, groups=years)
 
@@ -91,9 +96,7 @@ def test_an_opened_topic_has_the_traces_of_its_words(topics):
 def test_very_many_topics_make_a_small_page(tmp_path, seed):
     rng = np.random.default_rng([seed, 1])
     draws = rng.gamma(0.1, size=(2, 5, 600, 300)) + 1e-9
-    model = model_of(
-        tmp_path / "lda", draws / draws.sum(axis=-1, keepdims=True), tuple(f"w{k}" for k in range(300))
-    )
+    model = model_of(tmp_path / "lda", draws / draws.sum(axis=-1, keepdims=True), tuple(f"w{k}" for k in range(300)))
     text = report.html(model)
     assert len(text.encode()) < 2_500_000 and "The first 300 of 600 topics are shown" in text
 

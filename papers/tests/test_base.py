@@ -157,6 +157,5 @@ def test_find():
 
 def test_to_json_has_no_infinities():
     assert (
-        json.dumps(to_json({"a": [np.float32(1 / 3), -np.inf], 2: (True,)}))
-        == '{"a": [0.333333, null], "2": [true]}'
+        json.dumps(to_json({"a": [np.float32(1 / 3), -np.inf], 2: (True,)})) == '{"a": [0.333333, null], "2": [true]}'
     )

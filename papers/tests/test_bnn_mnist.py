@@ -12,7 +12,7 @@ import helpers
 import scirocco as sc
 from scirocco.datasets import Digits
 from scirocco.errors import InvalidValueError
-from scirocco.models.network.density import Rows
+from scirocco.models.network.problem import LabelledRows
 from scirocco_papers import ALL, Settings, reproduce
 from scirocco_papers.bnn_mnist import run as bnn
 from scirocco_papers.bnn_mnist.claims import METHODS, STANDARD, judge, notes
@@ -77,7 +77,7 @@ def test_samplers_are_rs():
 def test_watch_sees_every_draw(seed):
     """Losses in order, the mean of the probabilities, and those of the last draw."""
     rng = np.random.default_rng(seed)
-    rows = Rows(jnp.asarray(rng.random((4, 3)), jnp.float32), jnp.asarray(rng.integers(10, size=4)))
+    rows = LabelledRows(jnp.asarray(rng.random((4, 3)), jnp.float32), jnp.asarray(rng.integers(10, size=4)))
     draws = [bnn.start(3, number) for number in range(3)]
     watch = bnn.Watch(rows, jnp.zeros(3))
     state = watch.init(draws[0])

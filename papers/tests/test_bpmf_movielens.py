@@ -13,7 +13,7 @@ from scirocco.datasets import MovieLens
 from scirocco.errors import InvalidValueError
 from scirocco_papers import ALL
 from scirocco_papers.base import Settings, reproduce
-from scirocco_papers.bpmf_movielens import chains, measures
+from scirocco_papers.bpmf_movielens import chains
 from scirocco_papers.bpmf_movielens import run as bpmf
 from scirocco_papers.bpmf_movielens.claims import METHODS, passes_to
 
@@ -43,9 +43,7 @@ def test_split(data, seed):
     assert given.train.user.max() == 7 and given.batch == 100
     assert given.train.value.mean() == pytest.approx(0, abs=1e-5)
     pairs = sorted(
-        zip(
-            *(np.concatenate(both) for both in zip(given.train[:2], given.test[:2], strict=True)), strict=True
-        )
+        zip(*(np.concatenate(both) for both in zip(given.train[:2], given.test[:2], strict=True)), strict=True)
     )
     assert pairs == sorted(zip(data.users[data.users < 8], data.items[data.users < 8], strict=True))
 
@@ -64,8 +62,8 @@ def test_scores(data, seed):
 def test_control_variates_are_exact_at_their_centre(data, seed):
     given = chains.problem(data, 12, seed)
     here, there = (chains.start(given, seed + k) for k in (0, 100))
-    assert measures.noise_ratio(given, here, here, seed) < 1e-6
-    assert measures.noise_ratio(given, here, there, seed) > 1e-3
+    assert chains.noise_ratio(given, here, here, seed) < 1e-6
+    assert chains.noise_ratio(given, here, there, seed) > 1e-3
 
 
 def test_passes_to():
@@ -78,13 +76,7 @@ def test_small_run(data, tmp_path, monkeypatch):
     monkeypatch.setattr(bpmf, "movielens100k", lambda folder: data)
     monkeypatch.setattr(bpmf, "SIZES", (12,))
     monkeypatch.setattr(bpmf, "PAPER_H", {m: {12: 1e-3} for m in METHODS})
-    for name, value in (
-        ("NUM_SEEDS", 2),
-        ("NUM_STEPS", 60),
-        ("NUM_ASCENT", 60),
-        ("ZV_STEPS", 120),
-        ("THIN", 2),
-    ):
+    for name, value in (("NUM_SEEDS", 2), ("NUM_STEPS", 60), ("NUM_ASCENT", 60), ("ZV_STEPS", 120), ("THIN", 2)):
         monkeypatch.setattr(bpmf, name, value)
     monkeypatch.setattr(chains, "THIN", 2)
     done = reproduce(ALL["bpmf-movielens"], Settings(out_dir=tmp_path))

@@ -88,9 +88,7 @@ def test_error_of_a_law_is_its_distance(seed):
     draws = truth.mean + truth.sd * (0.3 + 1.4 * rng.normal(size=(4, 50_000, 3)))
     assert cn.law_error(draws, truth, 200_000) == pytest.approx(0.5, abs=0.02)
     one = truth_of([0.0], [1.0])
-    squares = [
-        np.mean(x) ** 2 + (np.std(x, ddof=1) - 1) ** 2 - 1.5 / 200 for x in rng.normal(size=(2_000, 200, 1))
-    ]
+    squares = [np.mean(x) ** 2 + (np.std(x, ddof=1) - 1) ** 2 - 1.5 / 200 for x in rng.normal(size=(2_000, 200, 1))]
     # √ of an unbiased variance is low by 1/(4n): a square of 1/(16n²), far below the error of this mean
     assert abs(np.mean(squares)) < 5 * np.std(squares) / math.sqrt(len(squares))
     assert cn.law_error(np.array([[-0.7], [0.7]]), one, 2) == 0.0

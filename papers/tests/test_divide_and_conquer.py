@@ -19,7 +19,7 @@ from scirocco_papers.divide_and_conquer import measures, methods, problems
 from scirocco_papers.divide_and_conquer import run as dc
 from scirocco_papers.divide_and_conquer.claims import growth, judge, notes
 from scirocco_papers.divide_and_conquer.methods import JUDGED
-from scirocco_papers.divide_and_conquer.shards import subposterior_draws
+from scirocco_papers.divide_and_conquer.problems import subposterior_draws
 
 # -- the posteriors ------------------------------------------------------------------------------------------
 
@@ -149,13 +149,9 @@ def test_divergences_of_runs(bent, seed):
     assert methods.divergences(bent, draws, seed, "back")[1] == methods.by_neighbours(draws[1], truth)
     first = dataclasses.replace(bent, shown=1)
     normal = dataclasses.replace(bent, normal=(np.zeros(2), np.eye(2)))
-    assert methods.divergences(normal, draws, seed, "moments")[2] == methods.by_moments(
-        *normal.normal, draws[2]
-    )
+    assert methods.divergences(normal, draws, seed, "moments")[2] == methods.by_moments(*normal.normal, draws[2])
     assert methods.divergences(first, draws, seed)[1] == found[1], "all coordinates are measured"
-    assert methods.divergences(first, draws, seed, "drawn")[1] == methods.by_neighbours(
-        truth[:, :1], draws[1][:, :1]
-    )
+    assert methods.divergences(first, draws, seed, "drawn")[1] == methods.by_neighbours(truth[:, :1], draws[1][:, :1])
 
 
 def test_measures_of_two_modes(seed):
@@ -168,9 +164,7 @@ def test_measures_of_two_modes(seed):
     assert measures.share(places) == pytest.approx(0.5, abs=0.02) and measures.valley(places) < 0.05
     stuck = measures.along(theta[sides[:, 0] > 0], theta)
     assert measures.share(stuck) == 0
-    assert measures.valley(np.linspace(-4 / 3, 4 / 3, 10_000)) == pytest.approx(1, abs=0.01), (
-        "as high everywhere"
-    )
+    assert measures.valley(np.linspace(-4 / 3, 4 / 3, 10_000)) == pytest.approx(1, abs=0.01), "as high everywhere"
     between = measures.along(5 + 0.2 * rng.normal(size=(3, 1_000, 4)), theta)
     assert between.shape == (3, 1_000) and measures.valley(between).min() > 1
 
@@ -255,9 +249,7 @@ def numbers():
     for name, each in bent["methods"].items():
         each |= {"reach": [0.3 if name == "Consensus" else 0.9], "tail": [0.6]}
         each["far"] = {"kl": [2.0 if name == "SGHMC" else 0.2] * 3}
-    gaussian = {
-        d: posterior((d / 200, d / 250, d / 1_000, d**1.5 / 100, d / 40)) for d in (5, 20, 50, 100, 200)
-    }
+    gaussian = {d: posterior((d / 200, d / 250, d / 1_000, d**1.5 / 100, d / 40)) for d in (5, 20, 50, 100, 200)}
     for found in gaussian.values():
         found |= {"exact_moments": [0.0] * 3, "diagonal_moments": [0.7] * 2}
         for each in found["methods"].values():

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import helpers
-from scirocco_papers import ALL, Settings, reproduce
+from scirocco_papers import ALL, Settings, dks, reproduce
 from scirocco_papers import dirichlet_posteriors as dp
-from scirocco_papers.dks import run as dks
 
 
 def test_batch_sizes():
@@ -65,12 +64,12 @@ def numbers():
 
 
 def test_claims_hold_for_the_known_numbers(numbers):
-    claims = dks._judge(numbers)
+    claims = dks.judge(numbers)
     assert len(claims) == 6 and all(claim.holds for claim in claims)
-    notes = dks._notes(numbers)
+    notes = dks.notes(numbers)
     assert "0.88 times" in notes[0] and len(notes) == 3
     del numbers["posteriors"]["dense"]["samplers"]["SCIR-CV (i)"]
-    assert len(dks._notes(numbers)) == 2, "a quick run has no (i)"
+    assert len(dks.notes(numbers)) == 2, "a quick run has no (i)"
 
 
 @pytest.mark.parametrize(
@@ -93,14 +92,14 @@ def test_each_claim_can_fail(numbers, posterior, method, place, value, fails):
     if method == "SCIR" and place == 0:  # what is flat does not converge
         changed["posteriors"][posterior]["samplers"][method][2]["median"] = 0.042
     changed["posteriors"][posterior]["samplers"][method][place]["median"] = value
-    assert [k for k, claim in enumerate(dks._judge(changed)) if claim.failed] == fails
-    assert [k for k, claim in enumerate(dks._judge(changed)) if claim.of_a_quick_run().failed] == fails
+    assert [k for k, claim in enumerate(dks.judge(changed)) if claim.failed] == fails
+    assert [k for k, claim in enumerate(dks.judge(changed)) if claim.of_a_quick_run().failed] == fails
 
 
 def test_medians_that_vary_decide_nothing(numbers):
     found = numbers["posteriors"]["sparse"]["samplers"]["SCIR-CV (ii)"][2]
     found |= {"median": 0.042, "best": [0.03, 0.036, 0.042, 0.045, 0.05]}
-    assert dks._judge(numbers)[3].failed and dks._judge(numbers)[3].of_a_quick_run().undecided
+    assert dks.judge(numbers)[3].failed and dks.judge(numbers)[3].of_a_quick_run().undecided
 
 
 def test_small_run(tmp_path, monkeypatch, seed):

@@ -39,9 +39,7 @@ def curve(name, wave):
 def numbers():
     return {
         "one_component": 11.917,
-        "curves": {
-            name: [curve(name, 0.02 if name == "SGRLD" else 0.005) for _ in range(2)] for name in STATES
-        },
+        "curves": {name: [curve(name, 0.02 if name == "SGRLD" else 0.005) for _ in range(2)] for name in STATES},
     }
 
 
@@ -139,9 +137,7 @@ def test_one_component(visits):
     """As written out for the first test users."""
     share = (visits.train.toarray().sum(axis=0) + 0.5) / (visits.train.sum() + 5.0)
     rows = visits.test.toarray()
-    assert dp_msweb.one_component(visits) == pytest.approx(
-        np.mean([-(r * np.log(share)).sum() for r in rows])
-    )
+    assert dp_msweb.one_component(visits) == pytest.approx(np.mean([-(r * np.log(share)).sum() for r in rows]))
 
 
 def test_no_data(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
+from scirocco_papers import exact_in_n as en
 from scirocco_papers.cost_in_n import counted
-from scirocco_papers.exact_in_n import run as en
 
 pytestmark = pytest.mark.papers
 

@@ -13,8 +13,8 @@ from scirocco_papers import ALL, Settings, reproduce
 from scirocco_papers.gaussian_mixture import run as gm
 from scirocco_papers.gaussian_mixture.as_in_r import sample_as_in_r
 from scirocco_papers.gaussian_mixture.claims import judge
-from scirocco_papers.gaussian_mixture.figure import Density, total_variation
 from scirocco_papers.gaussian_mixture.measures import Yardstick
+from scirocco_papers.gaussian_mixture.run import Density, total_variation
 
 MODE = {"theta1": np.array([0.0, 0.0]), "theta2": np.array([0.4, 0.6])}
 
@@ -50,13 +50,9 @@ def test_measures_of_one_component_and_of_too_wide_draws(seed):
     stuck = yardstick.measure(two_components(rng, (4, 5_000), weight=1.0))
     assert stuck["share"] == 0.0 and stuck["spread"] < 0.5
     assert stuck["spread_of_component"] == pytest.approx(1.0, abs=0.03)
-    assert stuck["spread_of_difference"] == pytest.approx(1.0, abs=0.03), (
-        "which side a chain is on does not matter"
-    )
+    assert stuck["spread_of_difference"] == pytest.approx(1.0, abs=0.03), "which side a chain is on does not matter"
     wide = yardstick.measure(two_components(rng, (4, 5_000), scale=0.2))
-    assert (
-        wide["share"] > 0.4 and wide["spread"] > 1.05 and wide["spread_of_sum"] == pytest.approx(2.0, abs=0.1)
-    )
+    assert wide["share"] > 0.4 and wide["spread"] > 1.05 and wide["spread_of_sum"] == pytest.approx(2.0, abs=0.1)
 
 
 def test_total_variation(seed):
@@ -117,9 +113,7 @@ def test_in_r_momentum_has_half_its_variance(quick_compiler):
 
 def test_in_r_with_a_centre_uses_control_variates(quick_compiler):
     """At a batch of all rows the centre cancels: the chain is the same as without one, started there."""
-    model = sc.Model(
-        lambda params, x: -0.5 * jnp.sum((params["theta1"] - x) ** 2 + (params["theta2"] - x) ** 2)
-    )
+    model = sc.Model(lambda params, x: -0.5 * jnp.sum((params["theta1"] - x) ** 2 + (params["theta2"] - x) ** 2))
     centre = {"theta1": jnp.ones(2), "theta2": jnp.ones(2)}
     plain = in_r("sgld", model, 0.01, batch_size=10)
     controlled = in_r("sgld", model, 0.01, batch_size=10, centre=centre)
@@ -211,7 +205,7 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     monkeypatch.setattr(gm, "QUICK", (2, 300))
     monkeypatch.setattr(gm, "NUM_STEPS", 250)
     monkeypatch.setattr(gm, "NUM_LEAPFROG", 1)
-    monkeypatch.setattr("scirocco_papers.gaussian_mixture.figure._KERNELS", 200)
+    monkeypatch.setattr("scirocco_papers.gaussian_mixture.run._KERNELS", 200)
     done = reproduce(ALL["gaussian-mixture"], Settings(quick=True, out_dir=tmp_path))
     found = done.outcome.numbers
     assert len(done.outcome.claims) == 9 and set(found["samplers"]) == set(gm.STEP_SIZES)

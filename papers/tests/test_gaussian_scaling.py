@@ -8,7 +8,7 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.gaussian_scaling import run as gs
+from scirocco_papers import gaussian_scaling as gs
 
 
 def test_divergence_of_a_known_normal():
@@ -62,7 +62,7 @@ def rows():
 
 
 def test_claims_hold_for_the_papers_picture():
-    assert all(claim.holds for claim in gs._judge(rows()))
+    assert all(claim.holds for claim in gs.judge(rows()))
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_claims_hold_for_the_papers_picture():
 def test_each_claim_can_fail(number, row, method, field, value):
     changed = copy.deepcopy(rows())
     changed[row][method][field] = value
-    assert not gs._judge(changed)[number].holds and gs._judge(changed)[number].of_a_quick_run().failed
+    assert not gs.judge(changed)[number].holds and gs.judge(changed)[number].of_a_quick_run().failed
     changed[2]["nuts"]["kl_error"] = 0.1
-    assert gs._judge(changed)[4].of_a_quick_run().undecided
+    assert gs.judge(changed)[4].of_a_quick_run().undecided
 
 
 @pytest.mark.rotates(5, "small runs")
@@ -97,7 +97,5 @@ def test_small_run(tmp_path, monkeypatch, quick_compiler):
     done = reproduce(ALL["gaussian-scaling"], Settings(quick=True, out_dir=tmp_path))
     results = done.outcome.numbers["results"]
     assert len(done.outcome.claims) == 5 and [row["num_rows"] for row in results] == [1_000, 10_000]
-    assert all(
-        np.isfinite(row[method]["kl"]) for row in results for method in ("sgld_cv", "sgld_cv_rule", "nuts")
-    )
+    assert all(np.isfinite(row[method]["kl"]) for row in results for method in ("sgld_cv", "sgld_cv_rule", "nuts"))
     helpers.assert_drawn(done.picture)

@@ -9,8 +9,7 @@ import helpers
 
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
-from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.lda_cv import run as lda_cv
+from scirocco_papers import ALL, Settings, lda_cv, reproduce
 from shared_data import data_folder
 
 PLAIN = [700.0, 650, 620, 600, 590, 585]
@@ -43,7 +42,7 @@ def test_claims_hold_for_such_numbers(numbers):
     assert "N: after 6.0 s 581 against 586" in claims[0].here
     assert lda_cv.fall_at_switch(numbers["sizes"]["N"]["curves"]) == {"SGLD": 80.0, "SGLD-CV": 110.0}
     assert all(claim.because for claim in lda_cv.judge(numbers, quick=True))
-    assert len(lda_cv._notes(numbers)) == 3
+    assert len(lda_cv.notes(numbers)) == 3
 
 
 def test_each_claim_can_fail_at_one_size(numbers):

@@ -9,8 +9,7 @@ import helpers
 
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
-from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.lda_recipe import run as lda_recipe
+from scirocco_papers import ALL, Settings, lda_recipe, reproduce
 from shared_data import data_folder
 
 ENDS = {"SGLD": 2440, "SGHMC": 2430, "SGRLD": 1610, "SGRHMC": 1600}
@@ -33,13 +32,10 @@ def numbers():
 def test_claims_hold_for_such_numbers(numbers):
     claims = lda_recipe.judge(numbers)
     assert [claim.holds for claim in claims] == [True] * 3
-    assert "2453 and as they are 2600 (ε = 3)" in lda_recipe._notes(numbers)[1]
+    assert "2453 and as they are 2600 (ε = 3)" in lda_recipe.notes(numbers)[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "fails"),
-    [("SGRHMC", 2435, [0]), ("SGHMC", 1612, [0]), ("SGLD", 1500, [0])],
-)
+@pytest.mark.parametrize(("name", "value", "fails"), [("SGRHMC", 2435, [0]), ("SGHMC", 1612, [0]), ("SGLD", 1500, [0])])
 def test_geometry_can_fail_by_one_run(numbers, name, value, fails):
     changed = copy.deepcopy(numbers)
     changed["curves"][name][1]["averaged"][-1] = value
@@ -75,12 +71,7 @@ def test_per_hundred():
 
 def test_models():
     model = lda_recipe.model("SGRHMC", lda_recipe.Try(0.14, 100.0), 7, 50)
-    assert (model.sampler, model.options, model.sweeps, model.burn_in) == (
-        "sgrhmc",
-        {"friction": 100.0},
-        50,
-        25,
-    )
+    assert (model.sampler, model.options, model.sweeps, model.burn_in) == ("sgrhmc", {"friction": 100.0}, 50, 25)
     assert float(model.step_size(7000)) == pytest.approx(0.14 * 8**-0.3)
     assert lda_recipe.model("SGRLD", lda_recipe.Try(0.01), 7, 50).options is None
     assert all(lda_recipe.KNOWN[name] in grid for name, grid in lda_recipe.GRID.items())

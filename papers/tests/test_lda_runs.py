@@ -28,9 +28,7 @@ def test_the_score_is_that_of_document_completion(texts, seed):
     alpha = np.array([0.3, 0.7])
     found = texts.scorer.perplexity(texts.scorer.chances(omega, alpha, 6))
     how = prediction.FoldIn(alpha, runs._SWEEPS, runs._DROPPED, 1, 6)
-    assert found == pytest.approx(
-        prediction.perplexity(texts.scorer.seen, texts.scorer.hidden, [omega], how), rel=1e-6
-    )
+    assert found == pytest.approx(prediction.perplexity(texts.scorer.seen, texts.scorer.hidden, [omega], how), rel=1e-6)
 
 
 @pytest.mark.parametrize("sampler", ["scir_cv", "gibbs"])
@@ -53,9 +51,7 @@ def test_follow(sampler, texts):
 def test_averages(texts, monkeypatch):
     """p averaged over marks: the later half of those so far, and all."""
     values = iter([0.1, 0.4, 0.2, 0.3])
-    monkeypatch.setattr(
-        runs.Scorer, "chances", lambda self, *rest: np.full(len(self.hidden[1]), next(values))
-    )
+    monkeypatch.setattr(runs.Scorer, "chances", lambda self, *rest: np.full(len(self.hidden[1]), next(values)))
     model = LDA(2, sampler="gibbs", batch_size=100, growth=None)
     found = runs.follow(texts, runs.Job(model, 400, 0), 4)
     np.testing.assert_allclose(1 / np.array(found["now"]), [0.1, 0.4, 0.2, 0.3])

@@ -9,19 +9,12 @@ import helpers
 
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
-from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.lda_wikipedia import run as lda_wikipedia
-from scirocco_papers.lda_wikipedia.claims import BAKER, BARILE, OURS, judge, notes, read
+from scirocco_papers import ALL, Settings, lda_wikipedia, reproduce
+from scirocco_papers.lda_wikipedia import BAKER, BARILE, OURS, judge, notes, read
 from shared_data import data_folder
 
 ENDS = {
-    BAKER: {
-        "SCIR": 1430,
-        "SGRLD": 1520,
-        "Gibbs": 1380,
-        "SCIR-CV, as SCIR": 1410,
-        "SGRLD, prior of SCIR": 1445,
-    },
+    BAKER: {"SCIR": 1430, "SGRLD": 1520, "Gibbs": 1380, "SCIR-CV, as SCIR": 1410, "SGRLD, prior of SCIR": 1445},
     BARILE: {"SCIR-CV": 1500, "SCIR": 1600, "SGRLD": 2100},
     OURS: {"LDA()": 1250, "LDA(sampler='gibbs')": 1240},
 }
@@ -39,10 +32,7 @@ def curve(end):
 
 @pytest.fixture
 def numbers():
-    groups = {
-        group: {name: [curve(end), curve(end + 4)] for name, end in each.items()}
-        for group, each in ENDS.items()
-    }
+    groups = {group: {name: [curve(end), curve(end + 4)] for name, end in each.items()} for group, each in ENDS.items()}
     return {"curves": groups}
 
 

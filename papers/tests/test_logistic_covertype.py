@@ -6,7 +6,7 @@ import pytest
 
 import helpers
 from scirocco import datasets
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.errors import InvalidValueError
 from scirocco.sgmcmc import arguments
 from scirocco_papers import covertype_rows
@@ -15,7 +15,7 @@ from scirocco_papers.logistic_covertype import run as experiment
 from scirocco_papers.logistic_covertype import six
 from scirocco_papers.logistic_covertype import sizes as by_size
 from scirocco_papers.logistic_covertype.claims import about_trend, judge, notes, rise
-from scirocco_papers.logistic_covertype.figure import draw
+from scirocco_papers.logistic_covertype.run import draw
 
 
 def curve(mean, sd):
@@ -157,13 +157,9 @@ def test_curves(patches, monkeypatch, quick_compiler):
     assert fixed["SGLD-CV"].first_passes == pytest.approx(ascent + 1)
     assert fixed[by_size.OWN].first_passes > 2
     assert fixed["SGLD"].scores.shape == (2, 20) and np.ptp(fixed["SGLD"].scores[:, -1]) > 0
-    np.testing.assert_array_equal(
-        fixed["SGLD-CV"].scores[:, :4], found["decreasing"]["SGLD-CV"].scores[:, :4]
-    )
+    np.testing.assert_array_equal(fixed["SGLD-CV"].scores[:, :4], found["decreasing"]["SGLD-CV"].scores[:, :4])
     assert np.ptp([found[kind]["SGLD"].scores[0, -1] for kind in found]) > 0
-    assert experiment._summary(fixed["SGLD"])["late_mean"] == pytest.approx(
-        fixed["SGLD"].scores[:, 10:].mean()
-    )
+    assert experiment._summary(fixed["SGLD"])["late_mean"] == pytest.approx(fixed["SGLD"].scores[:, 10:].mean())
 
 
 def test_samplers_are_those_of_the_r_interface():

@@ -7,7 +7,7 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.network_links import run as nl
+from scirocco_papers import network_links as nl
 from shared_data import data_folder
 
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
@@ -35,7 +35,7 @@ def numbers():
 
 
 def test_claims_hold_for_such_numbers(numbers):
-    claims = nl._judge(numbers)
+    claims = nl.judge(numbers)
     assert len(claims) == 5 and all(claim.holds for claim in claims)
 
 
@@ -50,7 +50,7 @@ def test_claims_hold_for_such_numbers(numbers):
 )
 def test_each_claim_can_fail(numbers, sampler, of, value, fails):
     numbers["scores"]["other"][sampler][of] = value
-    assert [k for k, claim in enumerate(nl._judge(numbers)) if claim.failed] == [fails]
+    assert [k for k, claim in enumerate(nl.judge(numbers)) if claim.failed] == [fails]
 
 
 @pytest.mark.rotates(3, "small runs")
@@ -62,8 +62,8 @@ def test_small_run(tmp_path, monkeypatch, seed):
     assert all(len(values) == 1 for each in found.values() for values in each.values())
     assert all(1 < each[nl.SCORES[0]][0] < each["plain"][0] for each in found.values())
     numbers = {"quick": True, "passes": 4, "scores": {"netscience": found}}
-    outcome = nl.Outcome([], numbers, lambda figure: nl._draw(figure, numbers))
-    monkeypatch.setattr("scirocco_papers.network_links.run.run", lambda settings: outcome)
+    outcome = nl.Outcome([], numbers, lambda figure: nl.draw(figure, numbers))
+    monkeypatch.setattr("scirocco_papers.network_links.run", lambda settings: outcome)
     done = reproduce(ALL["network-links"], Settings(quick=True, out_dir=tmp_path, seed=seed))
     assert json.loads(done.record.read_text("utf-8"))["numbers"]["passes"] == 4
     helpers.assert_drawn(done.picture)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import helpers
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import SAGA, SVRG, ControlVariates, Full, Minibatch
 from scirocco_papers import ALL
@@ -17,7 +17,7 @@ from scirocco_papers.covertype_rows import Rows
 from scirocco_papers.posterior_bias import measures
 from scirocco_papers.posterior_bias import run as experiment
 from scirocco_papers.posterior_bias.claims import MATCHED, judge, notes
-from scirocco_papers.posterior_bias.figure import draw
+from scirocco_papers.posterior_bias.run import draw
 from shared_data import data_folder
 
 SAMPLERS = ("SGLD", "BAOAB", "SGLD, round", "BAOAB, round")
@@ -157,8 +157,6 @@ def test_no_data(tmp_path):
 
 @pytest.mark.rotates(5, "small runs")
 def test_quick_run(tmp_path):
-    done = reproduce(
-        ALL["posterior-bias"], Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path)
-    )
+    done = reproduce(ALL["posterior-bias"], Settings(quick=True, data_dir=data_folder("covertype"), out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]
     helpers.assert_drawn(done.picture)

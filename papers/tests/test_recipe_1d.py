@@ -9,7 +9,7 @@ import pytest
 
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.recipe_1d import run as r1
+from scirocco_papers import recipe_1d as r1
 
 BOTH = pytest.mark.parametrize("target", list(r1.TARGETS))
 
@@ -25,9 +25,7 @@ def test_laws_integrate_to_one(target):
 def test_quadrature_of_a_normal():
     law = r1.Law.of(r1.TARGETS["one peak"])
     assert law.density.max() == pytest.approx((2 * np.pi) ** -0.5, rel=1e-8)
-    np.testing.assert_allclose(
-        law.quantiles(np.array([0.025, 0.5, 0.975])), [-1.959964, 0, 1.959964], atol=1e-5
-    )
+    np.testing.assert_allclose(law.quantiles(np.array([0.025, 0.5, 0.975])), [-1.959964, 0, 1.959964], atol=1e-5)
 
 
 @BOTH
@@ -40,9 +38,7 @@ def test_cells_are_equally_probable(target):
 
 def test_divergence_of_known_cells():
     assert r1.kl_of_cells(np.array([3, 1])) == pytest.approx(0.75 * np.log(1.5) + 0.25 * np.log(0.5))
-    np.testing.assert_allclose(
-        r1.kl_of_cells(np.array([[5, 0, 0, 0], [1, 1, 1, 1]])), [np.log(4), 0], atol=1e-15
-    )
+    np.testing.assert_allclose(r1.kl_of_cells(np.array([[5, 0, 0, 0], [1, 1, 1, 1]])), [np.log(4), 0], atol=1e-15)
 
 
 @BOTH
@@ -77,22 +73,15 @@ def test_all_chains_differ_and_keep_their_shape(seed, quick_compiler):
 
 def numbers():
     of: dict = {
-        name: {"kl": 1.2e-4, "kl_error": 1e-6, "verified": True, "residual": 1e-7, "said": "right"}
-        for name in r1.NAMES
+        name: {"kl": 1.2e-4, "kl_error": 1e-6, "verified": True, "residual": 1e-7, "said": "right"} for name in r1.NAMES
     }
-    of["naive gSGRHMC"] = {
-        "kl": 7.1e-3,
-        "kl_error": 1e-4,
-        "verified": False,
-        "residual": 0.1,
-        "said": "Γ is missing",
-    }
+    of["naive gSGRHMC"] = {"kl": 7.1e-3, "kl_error": 1e-4, "verified": False, "residual": 0.1, "said": "Γ is missing"}
     facts = {"floor": {"mean": 1e-4, "sd": 1e-5}, "naive_limit": 7e-3, "samplers": of}
     return {"targets": {name: copy.deepcopy(facts) for name in r1.TARGETS}}
 
 
 def test_claims_hold_for_the_papers_picture():
-    assert all(claim.holds for claim in r1._judge(numbers()))
+    assert all(claim.holds for claim in r1.judge(numbers()))
 
 
 @pytest.mark.parametrize("target", list(r1.TARGETS))
@@ -112,8 +101,8 @@ def test_each_claim_can_fail(target, sampler, changes, fails):
     changed = numbers()
     changed["targets"][target]["samplers"][sampler] |= changes
     expected = list(r1.TARGETS).index(target) if fails == "miss" else fails
-    assert [k for k, claim in enumerate(r1._judge(changed)) if claim.failed] == [expected]
-    assert r1._judge(changed)[expected].of_a_quick_run().failed
+    assert [k for k, claim in enumerate(r1.judge(changed)) if claim.failed] == [expected]
+    assert r1.judge(changed)[expected].of_a_quick_run().failed
 
 
 def test_groups_of_chains_give_the_error_of_a_divergence(seed):

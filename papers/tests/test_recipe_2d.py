@@ -8,7 +8,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.recipe_1d.run import Law, kl_of_cells
+from scirocco_papers.recipe_1d import Law, kl_of_cells
 from scirocco_papers.recipe_2d import run as r2
 from scirocco_papers.recipe_2d.claims import LEVELS, judge, notes
 
@@ -23,9 +23,7 @@ def test_density_factorises():
     x, y = np.linspace(-5, 5, 1_001), np.linspace(-4, 8, 1_201)
     whole = np.trapezoid(np.trapezoid(np.exp(-r2.potential(np.meshgrid(x, y, indexing="ij"))), y), x)
     assert whole == pytest.approx(np.trapezoid(np.exp(-(x**4) / 10), x) * (2 * np.pi) ** 0.5 / 4, rel=1e-6)
-    assert np.trapezoid(Law.of(lambda t: t**4 / 10).density, Law.of(lambda t: t**4 / 10).x) == pytest.approx(
-        1.0
-    )
+    assert np.trapezoid(Law.of(lambda t: t**4 / 10).density, Law.of(lambda t: t**4 / 10).x) == pytest.approx(1.0)
 
 
 def test_divergence_of_exact_draws(seed):
@@ -60,9 +58,7 @@ def test_all_of_the_grid_are_right_recipes(name, quick_compiler):
 
 
 def test_settings_that_differ_in_the_step_share_a_program():
-    first, second = (
-        s for s in r2.grid("gSGRHMC") if s.power == 0.25 and s.scale == 0.5 and s.step_size > 0.15
-    )
+    first, second = (s for s in r2.grid("gSGRHMC") if s.power == 0.25 and s.scale == 0.5 and s.step_size > 0.15)
     structures = [jax.tree.structure(r2.recipe(setting)) for setting in (first, second)]
     assert structures[0] == structures[1]
 

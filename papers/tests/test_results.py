@@ -40,9 +40,7 @@ def test_each_has_its_place_on_the_page():
     assert sorted(re.findall(r"^```\{claims\} (\S+)$", page, re.M)) == sorted(scirocco_papers.ALL)
     pictures = re.findall(r"^!\[(.+)\]\(results/(\S+)\.png\)$", page, re.M)
     assert sorted(name for _, name in pictures) == sorted(scirocco_papers.ALL)
-    assert all(len(alternative) > 40 for alternative, _ in pictures), (
-        "alternative texts that say what is seen"
-    )
+    assert all(len(alternative) > 40 for alternative, _ in pictures), "alternative texts that say what is seen"
 
 
 def test_the_record_of_all_in_small_is_complete():
@@ -61,7 +59,5 @@ OWN_DATA = ("gaussian-scaling", "gaussian-mixture", "cost-in-n", "recipe-1d", "r
 @pytest.mark.parametrize("name", OWN_DATA)
 def test_a_quick_run_holds(name, tmp_path):
     """Of those that make their data themselves; the tests of each run something smaller."""
-    done = scirocco_papers.reproduce(
-        scirocco_papers.ALL[name], scirocco_papers.Settings(quick=True, out_dir=tmp_path)
-    )
+    done = scirocco_papers.reproduce(scirocco_papers.ALL[name], scirocco_papers.Settings(quick=True, out_dir=tmp_path))
     assert done.ok, [claim for claim in done.outcome.claims if claim.failed]

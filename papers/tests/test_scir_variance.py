@@ -9,7 +9,7 @@ import pytest
 import helpers
 from scirocco.simplex import theory
 from scirocco_papers import ALL, Settings, reproduce
-from scirocco_papers.scir_variance import run as sv
+from scirocco_papers import scir_variance as sv
 
 
 def test_the_setting_is_the_papers():
@@ -22,9 +22,7 @@ def test_printed_curves_are_what_is_left_given_the_batches():
     for name, (process, parametrization) in sv.PROCESSES.items():
         given = theory.conditional_variance(process, sv.THETA0, sv.COUNTS, 0.1, steps, parametrization)
         if name == "SCIR":
-            np.testing.assert_allclose(
-                sv.printed_variance(name, steps), sv.whole_variance(name, steps), rtol=1e-11
-            )
+            np.testing.assert_allclose(sv.printed_variance(name, steps), sv.whole_variance(name, steps), rtol=1e-11)
         else:  # (9) takes b̂ < 0 at face value, which has the probability 4e-8
             np.testing.assert_allclose(sv.printed_variance(name, steps), given, rtol=2e-5, atol=1e-9)
 
@@ -55,17 +53,17 @@ def numbers():
 
 
 def test_claims_of_the_true_variances(numbers):
-    claims = sv._judge(numbers)
+    claims = sv.judge(numbers)
     assert not any(claim.failed for claim in claims)
     assert [k for k, claim in enumerate(claims) if not claim.holds] == [3, 6], "what (21) leaves out"
-    assert "at M = 5 it is 45.8" in sv._notes(numbers)[0] and "(21) gives 26.9" in sv._notes(numbers)[0]
+    assert "at M = 5 it is 45.8" in sv.notes(numbers)[0] and "(21) gives 26.9" in sv.notes(numbers)[0]
 
 
 def test_the_uncounted_claims_would_hold_for_the_printed_curve(numbers):
     changed = copy.deepcopy(numbers)
     facts = changed["processes"]["SCIR-CV (ii)"]
     facts["whole"] = facts["simulated"]["variance"] = facts["printed"]
-    assert all(claim.holds for claim in sv._judge(changed))
+    assert all(claim.holds for claim in sv.judge(changed))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,7 @@ def test_each_claim_can_fail(numbers, name, curve, mark, factor, fails):
     facts = changed["processes"][name]
     values = facts["simulated"]["variance"] if curve == "simulated" else facts[curve]
     values[mark] *= factor
-    assert [k for k, claim in enumerate(sv._judge(changed)) if claim.failed] == fails
+    assert [k for k, claim in enumerate(sv.judge(changed)) if claim.failed] == fails
 
 
 def test_quick_run(tmp_path, seed):

@@ -26,9 +26,7 @@ def fake(name, *claims, error=None, needs=()):
     return Experiment(name, f"The {name} one", "nowhere", run, needs=needs)
 
 
-NO_DATA = fake(
-    "rows", GOOD, error=errors.MissingDataError("the rows are not here. Put them\n  there (9 bytes).")
-)
+NO_DATA = fake("rows", GOOD, error=errors.MissingDataError("the rows are not here. Put them\n  there (9 bytes)."))
 NO_PACKAGE = fake("packed", GOOD, needs=("no_such_package",))
 
 
@@ -120,9 +118,7 @@ def test_all_fail(say):
 
 def test_by_its_name_an_error_is_an_error(tmp_path):
     with pytest.raises(errors.StoreError):
-        Series(Settings(out_dir=tmp_path), all_of_them=False).add(
-            fake("x", error=errors.StoreError("broken"))
-        )
+        Series(Settings(out_dir=tmp_path), all_of_them=False).add(fake("x", error=errors.StoreError("broken")))
 
 
 def test_a_data_set_that_is_nowhere_is_what_is_skipped(tmp_path):

@@ -45,11 +45,7 @@ def student(p, rows):
 
 def hierarchical(p, rows):
     prior = normal(p["mu"], 400, 200) + lognormal(p["tau"], 50, 1) + lognormal(p["sigma"], 50, 1)
-    return (
-        prior
-        + normal(p["theta"], p["mu"], p["tau"])
-        + normal(rows["y"], p["theta"][rows["group"]], p["sigma"])
-    )
+    return prior + normal(p["theta"], p["mu"], p["tau"]) + normal(rows["y"], p["theta"][rows["group"]], p["sigma"])
 
 
 def mixture(p, rows):
@@ -59,9 +55,7 @@ def mixture(p, rows):
 
 def tiny(p, rows):
     variance = p["sigma"] ** 2
-    prior = stats.invgamma.logpdf(variance, 2, scale=3e-8) + np.log(
-        2 * p["sigma"]
-    )  # the density of σ, not of σ²
+    prior = stats.invgamma.logpdf(variance, 2, scale=3e-8) + np.log(2 * p["sigma"])  # the density of σ, not of σ²
     return prior + normal(p["mu"], 0, p["sigma"] / 0.01**0.5) + normal(rows["y"], p["mu"], p["sigma"])
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 import helpers
 from scirocco_papers import ALL, Settings, reproduce
 from scirocco_papers import dirichlet_posteriors as dp
-from scirocco_papers.sparse_dirichlet import run as sd
+from scirocco_papers import sparse_dirichlet as sd
 
 BOTH = pytest.mark.parametrize("posterior", list(dp.COUNTS))
 
@@ -83,11 +83,7 @@ def numbers():
         return {"ratios": [value] * 3, "errors": [0.004] * 3, "mean_of_unseen": unseen}
 
     return {
-        "samplers": {
-            "SCIR": facts(0.09, 0.1),
-            "SCIR-CV (ii)": facts(0.035, 0.5),
-            "SGRLD": facts(0.367, 0.005),
-        },
+        "samplers": {"SCIR": facts(0.09, 0.1), "SCIR-CV (ii)": facts(0.035, 0.5), "SGRLD": facts(0.367, 0.005)},
         "exact": {"median": 0.027, "distances": [0.027] * 5},
         "below_median": {"exact": 0.5, "SCIR": 0.52, "SGRLD": 0.02},
         "below_median_error": 0.003,
@@ -102,11 +98,11 @@ def numbers():
 
 
 def test_claims_hold_for_the_known_numbers(numbers):
-    claims = sd._judge(numbers)
+    claims = sd.judge(numbers)
     assert len(claims) == 9 and all(claim.holds for claim in claims)
-    assert ", safely below 1.25" in sd._notes(numbers)[0] and "6.4 times" in sd._notes(numbers)[1]
+    assert ", safely below 1.25" in sd.notes(numbers)[0] and "6.4 times" in sd.notes(numbers)[1]
     numbers["spread"]["SCIR-CV (ii)"]["ratios"][2] = 1.24
-    assert "not safely" in sd._notes(numbers)[0]
+    assert "not safely" in sd.notes(numbers)[0]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +127,8 @@ def test_each_claim_can_fail(numbers, path, value, fails):
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = value
-    assert [k for k, claim in enumerate(sd._judge(changed)) if claim.failed] == [fails]
-    assert sd._judge(changed)[fails].of_a_quick_run().failed
+    assert [k for k, claim in enumerate(sd.judge(changed)) if claim.failed] == [fails]
+    assert sd.judge(changed)[fails].of_a_quick_run().failed
 
 
 @pytest.mark.rotates(5, "small runs")

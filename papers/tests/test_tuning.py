@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import helpers
-from scirocco.demo.figure import save_figure
+from scirocco.demo import save_figure
 from scirocco.errors import DivergenceError
 from scirocco.samplers import SGLD, Preconditioned
 from scirocco_papers import ALL
@@ -104,9 +104,7 @@ def test_ratio_of_a_run_that_diverged_is_infinite(rows):
 
 
 def test_best_point_has_the_smallest_discrepancy_and_has_not_diverged():
-    gone, far, near = (
-        Measured(1.0, *values) for values in ([math.nan] * 3, (0.1, 1.0, 0.3), (0.2, 1.0, 0.2))
-    )
+    gone, far, near = (Measured(1.0, *values) for values in ([math.nan] * 3, (0.1, 1.0, 0.3), (0.2, 1.0, 0.2)))
     assert tuning.best([gone, far, near]) is near
     assert tuning.best([gone]).diverged
 

@@ -19,12 +19,7 @@ EXACT, CONTROL, PLAIN = KINDS
 
 def found(*reductions):
     return {
-        name: {
-            "reduction": reduction,
-            "quartiles": [reduction / 2, 2 * reduction],
-            "moved": 0.9,
-            "num_draws": 480,
-        }
+        name: {"reduction": reduction, "quartiles": [reduction / 2, 2 * reduction], "moved": 0.9, "num_draws": 480}
         for name, reduction in zip(KINDS, reductions, strict=True)
     }
 

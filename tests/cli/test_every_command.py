@@ -32,24 +32,22 @@ def leaves(group=None, path=""):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """A demonstration and an experiment that take no time (they have tests of their own), speeds that are given."""
+    """A demonstration and an experiment that take no time (they have tests of their own)."""
     from scirocco import demo
-    from scirocco.cli import benchmark
 
     def run(settings):
         return Outcome([Claim("holds", "1", "is 1", True)], {}, lambda figure: None)
 
     monkeypatch.setattr(scirocco_papers, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
     monkeypatch.setattr(demo, "run_demo", _demo)
-    monkeypatch.setattr(
-        benchmark, "_speed", lambda data, estimator, num_steps: 1e6 / (10 + estimator.batch_size)
-    )
+    monkeypatch.setattr(demo, "show_models", lambda seed: None)
 
 
-def _demo(out, seed):
+def _demo(out, seed, *, open_page):
     from scirocco._console import make_folder
 
     make_folder(out)
+    assert not open_page, "no browser where there is no terminal"
     print(f"a demonstration with seed {seed}")
 
 
@@ -94,8 +92,9 @@ def test_wrong_option(command, say):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "topics", "cluster", "hmm", "network", "model"])
-def test_help_has_one_example(command, say):
+def test_help_is_plain_and_has_one_example(command, say):
     status, out, _ = say(*command.split(), "--help")
+    assert not any(sign in out for sign in ("{", "<bool>")) and "--help" in out
     text = " ".join(out.replace("│", " ").split())
     assert status == 0 and text.count(f"Example: scirocco {command}") == 1
 
@@ -123,22 +122,13 @@ def test_a_group_alone_shows_its_help(command, say):
 
 def test_shell_completion(place):
     """What a shell asks when Tab is pressed, and the script that makes it ask."""
-    environment = os.environ | {
-        "_SCIROCCO_COMPLETE": "complete_bash",
-        "COMP_WORDS": "scirocco to",
-        "COMP_CWORD": "1",
-    }
-    asked = subprocess.run(
-        [sys.executable, "-m", "scirocco"], env=environment, capture_output=True, text=True
-    )
+    environment = os.environ | {"_SCIROCCO_COMPLETE": "complete_bash", "COMP_WORDS": "scirocco to", "COMP_CWORD": "1"}
+    asked = subprocess.run([sys.executable, "-m", "scirocco"], env=environment, capture_output=True, text=True)
     assert asked.stdout.split() == ["topics"], asked.stderr
     # without this the shell is that of the parent process, whatever started the tests
     named = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     script = subprocess.run(
-        [sys.executable, "-m", "scirocco", "--show-completion", "bash"],
-        env=named,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "scirocco", "--show-completion", "bash"], env=named, capture_output=True, text=True
     )
     assert "_SCIROCCO_COMPLETE=complete_bash" in script.stdout
 
@@ -147,11 +137,7 @@ def test_shell_completion(place):
     ("command", "message", "expected"),
     [
         ("sample", "use `sc.resume('a/b', ...)` to resume it", "use `scirocco resume a/b` to resume it"),
-        (
-            "sample",
-            "resume=True to resume them, overwrite=True to",
-            "--resume to resume them, --overwrite to",
-        ),
+        ("sample", "resume=True to resume them, overwrite=True to", "--resume to resume them, --overwrite to"),
         ("resume", "more than num_samples=7. It", "more than --num-samples 7. It"),
         (
             "resume",
@@ -185,12 +171,6 @@ def test_printed_commands_quote_paths(command, name, fitted, say, tmp_path):
     shutil.copytree(getattr(fitted, name), tmp_path / "a run")
     status, out, _ = say(command, "show", tmp_path / "a run")
     assert status == 0 and " ".join(out.split()).count(f"'{tmp_path}/a run'") == 2
-
-
-@pytest.mark.parametrize("command", ["resume", "topics fit", "data convert"])
-def test_the_help_is_plain(command, say):
-    status, out, _ = say(*command.split(), "--help")
-    assert status == 0 and not any(sign in out for sign in ("{", "<bool>")) and "--help" in out
 
 
 def test_the_help_documents_the_exit_status(say):

@@ -73,11 +73,7 @@ def test_it_stays_ignored_where_it_is():
 
 
 def test_a_run_decides_itself():
-    with (
-        pytest.raises(KeyboardInterrupt),
-        _exit.ending_at_once("not this"),
-        _exit.ending_with_its_draws(),
-    ):
+    with pytest.raises(KeyboardInterrupt), _exit.ending_at_once("not this"), _exit.ending_with_its_draws():
         press()
 
 
@@ -107,3 +103,12 @@ def test_a_reader_that_has_gone(words):
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("stream", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("words, expected", [("runs .", 0), ("runs nowhere", 2)])
+def test_closed_streams(tmp_path, stream, words, expected):
+    done = subprocess.run(
+        f"{sys.executable} -m scirocco {words} {stream}", shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == expected and "Traceback" not in done.stderr

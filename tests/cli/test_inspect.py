@@ -12,10 +12,9 @@ import scirocco as sc
 import scirocco_papers
 from scirocco import analysis, cli, estimators, models, samplers, simplex
 from scirocco.analysis.diagnosis import Diagnosis
-from scirocco.cli import benchmark
 from scirocco.cli.citing import experiments, find, references, works
 from scirocco.run import list_runs
-from scirocco.run.listing import smallest_ess
+from scirocco.run.loading import smallest_ess
 from scirocco.run.run_group import CHAINS, SHARDS
 
 pytestmark = pytest.mark.compile
@@ -87,14 +86,19 @@ def test_report(fitted, pages, say, monkeypatch, tmp_path):
     assert say("report", fitted.clusters, "--open")[0] == 0
     beside = fitted.clusters.with_name("clusters.html")
     assert opened == [beside.resolve().as_uri()]
-    assert say("report", fitted.topics, "--documents", fitted.text)[0] == 0
-    assert len(pages[-1][2]["documents"]) == 40  # texts, which the report quotes
     status, _, err = say("report", fitted.topics, "--by", "year")
     assert status == 2 and "require --documents" in err
-    status, _, err = say("report", fitted.topics, "--documents", fitted.text, "--by", "year")
-    assert status == 2 and "has no columns" in err
     status, _, err = say("report", fitted.run, "--out", tmp_path / "page.txt")
     assert status == 2 and "must end in .html" in err
+
+
+def test_report_of_topics_quotes_documents(fitted, say, tmp_path):
+    target = tmp_path / "topics.html"
+    assert say("report", fitted.topics, "--documents", fitted.text, "--out", target)[0] == 0
+    page = target.read_text()
+    assert any(text in page for text in fitted.text.read_text().splitlines())
+    status, _, err = say("report", fitted.topics, "--documents", fitted.text, "--by", "year", "--out", target)
+    assert status == 2 and "has no columns" in err
 
 
 def test_runs_are_in_folders(place, say):
@@ -135,14 +139,6 @@ def test_entries_are_bibtex():
         assert {"author", "title"} <= set(reference.fields) and text.count(" = {") == len(reference.fields)
     assert known["welling2011"].short == "Welling and Teh (2011)"
     assert known["scirocco"].fields["version"] == sc.__version__
-
-
-def test_bench_measures(quick_compiler):
-    rng = np.random.default_rng(0)
-    rows = {"x": rng.normal(size=(100, 50)).astype(np.float32), "y": np.zeros(100, np.float32)}
-    assert benchmark._speed(rows, sc.Minibatch(10), 4_000) > 0
-    line = benchmark.Line("SGLD", 5, 1.0, 5.0, 0.1, 0.7, 0.2)
-    assert line.limit == "memory" and line._replace(memory=0.1).limit == "the rest"
 
 
 def test_ctrl_c_before_a_command_listens(monkeypatch, say):

@@ -52,10 +52,7 @@ CASES = {
         sc.models.GaussianMixture(2, num_burnin=10, **SHORT), (X,), TABLE, ["component", "probability"]
     ),
     "BPMF": Case(
-        sc.models.BPMF(2, **SHORT),
-        tuple(RATINGS[name] for name in RATINGS),
-        RATINGS,
-        ["user", "film", *MEANS],
+        sc.models.BPMF(2, **SHORT), tuple(RATINGS[name] for name in RATINGS), RATINGS, ["user", "film", *MEANS]
     ),
 }
 
@@ -148,17 +145,7 @@ def test_a_model_is_fitted_by_its_name_and_shown(name, say, tmp_path):
     if MODELS[name].reads == "documents":
         pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
     FILES[MODELS[name].reads].to_csv(tmp_path / "data.csv", index=False)
-    words = [
-        "model",
-        "fit",
-        name,
-        tmp_path / "data.csv",
-        *FITS[name],
-        "--seed",
-        "5",
-        "--out",
-        tmp_path / "run",
-    ]
+    words = ["model", "fit", name, tmp_path / "data.csv", *FITS[name], "--seed", "5", "--out", tmp_path / "run"]
     status, out, err = say(*words, "--json")
     assert status == 0, err
     fitted = json.loads(out)

@@ -101,17 +101,9 @@ def start(place, tmp_path_factory):
         "sample": (("sample", config), r"sampling .* it/s", False),
         "watch": (("watch", root / "run", "--every", "0.2"), r"sampling", False),
         "topics fit": ((*topics, "--out", root / "topics"), r"burn-in .* it/s", False),
-        "cluster fit": (
-            ("cluster", "fit", place.table, *long, "--out", root / "clusters"),
-            r"burn-in .* it/s",
-            False,
-        ),
+        "cluster fit": (("cluster", "fit", place.table, *long, "--out", root / "clusters"), r"burn-in .* it/s", False),
         "demo": (("demo", "--out", root / "demo"), r"at work", True),
-        "reproduce": (
-            ("reproduce", "gaussian-scaling", "--quick", "--out", root / "figures"),
-            r"at work",
-            True,
-        ),
+        "reproduce": (("reproduce", "gaussian-scaling", "--quick", "--out", root / "figures"), r"at work", True),
     }
     started = []
 

@@ -45,8 +45,8 @@ SLOW = {
 }
 # the table's experiment lives in the process of the tests; in a terminal one is made that takes a second
 REAL = {"reproduce": "scir-variance --quick --out {root}/figures"}
-# tens of seconds: the first is run in `test_demo.py` and `test_terminal.py`, the second measured in `test_inspect.py`
-LONG = ("demo", "bench")
+# tens of seconds; it is run in `test_demo.py` and `test_terminal.py`
+LONG = ("demo",)
 # what all commands say of such input is tested in `test_every_command.py`; here, that it is the same in a terminal
 MISTAKEN = ("sample", "reproduce", "topics fit")
 
@@ -56,23 +56,14 @@ def screens(request, fitted, tmp_path_factory):
     """[exit status, screen] of each command and case that was chosen, run one after the other by one driver."""
     root = tmp_path_factory.mktemp("screens")
     outputs = {
-        name
-        for texts in COMMANDS.values()
-        for name in re.findall(r"\{root\}/([\w.-]+)", " ".join(filter(None, texts)))
+        name for texts in COMMANDS.values() for name in re.findall(r"\{root\}/([\w.-]+)", " ".join(filter(None, texts)))
     }
     unused = shutil.ignore_patterns("damaged", "broken", *outputs)  # other tests may have made these
     # a copy: other tests use and change the originals
     shutil.copytree(fitted.root, root, ignore=unused, dirs_exist_ok=True)
     place = fitted._replace(root=root)
-    tests = {
-        "good": test_good_input,
-        "missing": test_missing_file,
-        "wrong": test_wrong_option,
-        "pressed": test_ctrl_c,
-    }
-    chosen = {
-        (c, case) for case, test in tests.items() for c in helpers.chosen_cases(request, test, "command")
-    }
+    tests = {"good": test_good_input, "missing": test_missing_file, "wrong": test_wrong_option, "pressed": test_ctrl_c}
+    chosen = {(c, case) for case, test in tests.items() for c in helpers.chosen_cases(request, test, "command")}
     jobs = {name: job for name, job in _jobs(place) if name in chosen}
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     driver = subprocess.run(
@@ -99,7 +90,6 @@ def _jobs(place):
             yield (command, "pressed"), common | {"words": words, "slow": SLOW[command]}
         if command not in LONG:
             yield (command, "good"), common | {"words": words_of(command, REAL.get(command, good), place)}
-    yield ("bench", "pressed"), common | {"words": ["bench"], "seen": "measuring"}
 
 
 @pytest.mark.rotates(4)
@@ -128,7 +118,7 @@ def test_wrong_option(command, screens):
 
 
 @pytest.mark.rotates(4)
-@pytest.mark.parametrize("command", [*SLOW, "bench"])
+@pytest.mark.parametrize("command", SLOW)
 def test_ctrl_c(command, screens):
     status, screen = screens[command, "pressed"]
     assert status == 130 and "Traceback" not in screen, screen
@@ -149,8 +139,7 @@ def test_ctrl_c_while_jax_is_imported(command, tmp_path):
     start = ["-m", "scirocco"] if command == "module" else [str(script)]
     # who runs the tests may ignore Ctrl-C, and children inherit that
     hear = (
-        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-        "os.execv(sys.executable, sys.argv[1:])"
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
     )
     # python runs this before all else: the disk takes for ever to find JAX
     (tmp_path / "sitecustomize.py").write_text(

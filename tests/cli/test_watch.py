@@ -10,7 +10,7 @@ import pytest
 
 import scirocco as sc
 from scirocco.cli.watching import Watch, curves, effective, follow, frame, read_state, sparkline
-from scirocco.run.listing import NOT_BEGUN, smallest_ess
+from scirocco.run.loading import NOT_BEGUN, smallest_ess
 from scirocco.run.run_group import CHAINS, SHARDS
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]

@@ -16,7 +16,7 @@ import sklearn.exceptions
 
 import scirocco as sc
 from scirocco.analysis.diagnosis.report import Diagnosis
-from scirocco.errors import InvalidTypeError, SciroccoError, SciroccoWarning
+from scirocco.errors import InvalidTypeError, NoDrawsError, SciroccoError, SciroccoWarning
 
 pytestmark = [
     pytest.mark.compile,
@@ -50,6 +50,8 @@ class Case(NamedTuple):
     """Something that follows from all draws."""
     misuse: Callable[[Any], Any]
     """A call with rows of another shape than those of the fit."""
+    steps: int = 1
+    """Steps of a pass over the rows."""
 
 
 def _regression(y: Any, **settings: Any) -> Case:
@@ -139,6 +141,7 @@ CASES = {
         60,
         lambda model: model.predict([0, 3, 8], [1, 2, 6]),
         lambda model: model.predict([0, 3, 8], [1, 2]),
+        steps=4,
     ),
     "GaussianMixture": Case(
         {"num_components": 2, "num_samples": 30, "num_burnin": 10},
@@ -153,6 +156,7 @@ CASES = {
         60,
         lambda model: model.predict_proba(X[:5]),
         lambda model: model.predict(np.ones((3, 5), np.float32)),
+        steps=3,
     ),
     "LinearRegression": _regression(X[:, 1] + RATINGS[:60]),
     "LogisticRegression": _regression(X[:, 0] + X[:, 1] > 0),
@@ -163,10 +167,7 @@ CASES = {
 }
 NAMES = tuple(CASES)
 VOCABULARY = ("num_samples", "num_burnin", "thin", "num_chains", "seed")
-OPTIONS = (
-    *("num_steps", "num_epochs", "max_seconds"),
-    *("store", "resume", "overwrite", "callbacks", "progress"),
-)
+OPTIONS = (*("num_steps", "num_epochs", "max_seconds"), *("store", "resume", "overwrite", "callbacks", "progress"))
 SEED = 7
 QUIET = Diagnosis([], {})
 
@@ -244,15 +245,24 @@ def test_a_model_that_is_not_fitted_says_so(name, tmp_path):
             call()
 
 
-def test_a_run_that_is_stopped_in_its_burn_in_is_an_error(name):
+def stop(report):
+    report.stop()
+
+
+def interrupt(report):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("end", [stop, interrupt])
+def test_a_run_that_ends_in_its_burn_in_is_an_error(name, end):
+    """One error for all, which says how many steps were made; after Ctrl-C also a KeyboardInterrupt."""
     case = CASES[name]
-    burnin = {} if name in ("GLMM crossed",) else {"num_burnin": 0.9}
-    new = made(name, **burnin) if "num_burnin" not in case.settings else made(name)
-    with pytest.raises(SciroccoError, match=r"stopped in (its|the) burn-in after [\d,]+ steps?") as caught:
-        new.fit(
-            *case.data, num_epochs=case.num_epochs, progress=False, callbacks=[lambda report: report.stop()]
-        )
-    assert not isinstance(caught.value, KeyboardInterrupt)
+    burnin = {} if name == "GLMM crossed" or "num_burnin" in case.settings else {"num_burnin": 0.9}
+    new, how = made(name, **burnin), {"num_epochs": case.num_epochs, "progress": False}
+    status = "stopped" if end is stop else "interrupted"
+    with pytest.raises(NoDrawsError, match=status + r" in its burn-in after [\d,]+ steps?") as caught:
+        new.fit(*case.data, callbacks=[end], **how)
+    assert isinstance(caught.value, KeyboardInterrupt) == (end is interrupt)
     with pytest.raises(sklearn.exceptions.NotFittedError):
         case.use(new)
 
@@ -304,9 +314,10 @@ def test_the_summary_is_a_table_of_what_is_interpretable(name, model):
 
 
 def test_one_number_says_whether_the_chains_agree(name):
-    """The R-hat that `fit` warns with is the largest of the summary; without a warning none is large."""
+    """The R-hat of the warning is the largest of the summary and of the report; without a warning none is large."""
     model, said = ready(name)
     worst = model.summary(digits=None)["r_hat"].max()
+    assert model.report_view().to_judge.summary(digits=None)["r_hat"].max() == pytest.approx(worst, nan_ok=True)
     found = [re.search(r"R-hat of `?([^`]+)`? is ([\d.,]+)", text) for text in said]
     numbers = [float(match[2].rstrip(".").replace(",", "")) for match in found if match]
     if numbers:
@@ -340,10 +351,11 @@ def test_seconds_are_for_sampling(name):
 
 
 def test_epochs_are_passes_and_steps_are_steps(name, model):
-    """A fit of twice as many epochs has twice as many steps; `num_steps` says their number itself."""
+    """So many epochs are so many passes; `num_steps` says the number of steps itself."""
     case = CASES[name]
     steps = _steps(model)
-    assert _steps(fitted(name, num_epochs=2 * case.num_epochs)) == 2 * steps
+    assert steps == case.num_epochs * case.steps
+    assert _steps(fitted(name, num_epochs=130)) == 130 * case.steps
     same(name, model, made(name).fit(*case.data, num_steps=steps, progress=False))
     if "passes" in model.run_.stats:
         assert np.asarray(model.run_.stats["passes"])[:, -1] == pytest.approx(case.num_epochs)

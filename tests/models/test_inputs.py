@@ -17,14 +17,7 @@ def test_tables_become_floats_with_names():
     pandas = pytest.importorskip("pandas")
     sparse = pytest.importorskip("scipy.sparse")
     frame = pandas.DataFrame({"a": [1, 3, 4], "b": [2.0, 5.0, 9.0]})
-    for given in (
-        GOOD,
-        GOOD.tolist(),
-        GOOD.astype(np.int16),
-        sparse.csr_matrix(GOOD),
-        frame,
-        GOOD.astype(object),
-    ):
+    for given in (GOOD, GOOD.tolist(), GOOD.astype(np.int16), sparse.csr_matrix(GOOD), frame, GOOD.astype(object)):
         found = features(given, "Model")
         assert found.array.dtype == np.float32
         np.testing.assert_array_equal(found.array, GOOD)
@@ -58,10 +51,7 @@ def test_levels_of_polars_have_the_order_of_an_enum_or_of_the_rows():
         def to_numpy(self):
             return np.array(["a", "b", "a"], dtype=object)
 
-    for name, names, column in (
-        ("Categorical", ("g[b]",), [0, 1, 0]),
-        ("Enum(categories=...)", ("g[a]",), [1, 0, 1]),
-    ):
+    for name, names, column in (("Categorical", ("g[b]",), [0, 1, 0]), ("Enum(categories=...)", ("g[a]",), [1, 0, 1])):
         found = features(Table(name), "Model", levels={})
         assert found.names == names and found.array[:, 0].tolist() == column
 
@@ -74,11 +64,7 @@ def test_levels_of_polars_have_the_order_of_an_enum_or_of_the_rows():
         (np.ones((2, 0)), InvalidValueError, r"0 feature\(s\)"),
         (GOOD * 1j, InvalidValueError, "Complex data not supported"),
         ([[1.0, "red"], [2.0, "blue"]], InvalidTypeError, "column 1 of X contains 'red' in row 0"),
-        (
-            np.array([[1.0, "red"], [2.0, "blue"]], object),
-            InvalidTypeError,
-            "column 1 of X contains 'red' in row 0",
-        ),
+        (np.array([[1.0, "red"], [2.0, "blue"]], object), InvalidTypeError, "column 1 of X contains 'red' in row 0"),
         ([[1.0, 2.0], [np.nan, 3.0]], InvalidValueError, "NaN: first in row 1, column 0; 1 of its 4"),
         ([[1.0, 2.0], [2.0, np.inf]], InvalidValueError, "inf: first in row 1, column 1"),
         ([[1.0, 2.0], [2.0, 1e300]], InvalidValueError, "infinity in float32"),
@@ -111,9 +97,7 @@ def test_texts_that_are_numbers_and_dates_are_not_called_categories():
     pandas = pytest.importorskip("pandas")
     days = pandas.date_range("2020-01-01", periods=2)
     frame = pandas.DataFrame({"age": ["51.5", "49"], "day": days})
-    with pytest.raises(
-        InvalidTypeError, match=r"The texts are numbers: convert them with X\.astype\({'age': float}"
-    ):
+    with pytest.raises(InvalidTypeError, match=r"The texts are numbers: convert them with X\.astype\({'age': float}"):
         features(frame, "Model")
     assert features(frame.astype({"age": float})[["age"]], "Model").names == ("age",)
     with pytest.raises(InvalidTypeError, match=r"\(X\['day'\] - X\['day'\]\.min\(\)\)\.dt\.days"):
@@ -126,9 +110,7 @@ def test_columns_of_arrow_tables_have_names():
     assert features(table.select(["a"]), "Model").names == ("a",)
     with pytest.raises(InvalidValueError, match=r"row 1, column 1 \(`b`\)"):
         features(table.select(["a", "b"]), "Model")
-    with pytest.raises(
-        InvalidTypeError, match=r"\(`c`\) of X contains 'x' in row 0: features must be numbers\. Enc"
-    ):
+    with pytest.raises(InvalidTypeError, match=r"\(`c`\) of X contains 'x' in row 0: features must be numbers\. Enc"):
         features(table, "Model")
 
 
@@ -163,14 +145,6 @@ def test_columns_of_a_fit_are_asked_for_again():
         features(GOOD, "Model", like=(2, ("a", "b")))
 
 
-def test_bytes_are_scaled_with_a_notice():
-    with pytest.warns(SciroccoWarning, match="divides the bytes"):
-        found = features(np.array([[0, 255], [51, 0]], np.uint8), "Model", scale_bytes=True)
-    np.testing.assert_allclose(found.array, [[0, 1], [0.2, 0]], rtol=1e-6)
-    marks = np.array([[0, 1], [1, 0]], np.uint8)
-    np.testing.assert_array_equal(features(marks, "Model", scale_bytes=True).array, marks)
-
-
 def test_exact_tables_keep_their_digits():
     clock = 1_700_000_000 + np.array([[1], [2]])
     for given in (clock, clock.astype(np.float64)):
@@ -186,11 +160,7 @@ def test_wild_scales_bring_an_offer():
 
 
 def test_labels_of_any_kind_become_codes():
-    for given, classes in (
-        (["b", "a", "b"], ["a", "b"]),
-        ([1, -1, 1], [-1, 1]),
-        ([True, False, True], [False, True]),
-    ):
+    for given, classes in ((["b", "a", "b"], ["a", "b"]), ([1, -1, 1], [-1, 1]), ([True, False, True], [False, True])):
         codes, found = labels(given)
         assert codes.tolist() == [1, 0, 1]
         assert codes.dtype == np.int32
@@ -238,9 +208,7 @@ def test_targets_are_finite_numbers_one_a_row():
 
 def coloured(eyes, kind="category"):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(
-        {"age": np.arange(len(eyes)) % 5 + 20.0, "eyes": eyes, "size": np.arange(len(eyes)) % 3}
-    )
+    frame = pandas.DataFrame({"age": np.arange(len(eyes)) % 5 + 20.0, "eyes": eyes, "size": np.arange(len(eyes)) % 3})
     return frame.astype({"eyes": kind})
 
 
@@ -253,18 +221,13 @@ def test_categories_become_indicators_of_all_levels_but_the_first():
     assert found.levels == {"eyes": ["blue", "brown", "green"]}
     np.testing.assert_array_equal(found.array[:3, 1:3], [[0, 1], [0, 0], [1, 0]])
     like = (4, found.names)
-    for kind in (
-        "category",
-        object,
-    ):  # the levels are those of the fit, in whatever order the new table has them
+    for kind in ("category", object):  # the levels are those of the fit, in whatever order the new table has them
         again = features(coloured(["green", "brown"], kind), "Model", like=like, levels=found.levels)
         np.testing.assert_array_equal(again.array[:, 1:3], [[0, 1], [1, 0]])
 
 
 def test_categories_that_cannot_be_used_are_named():
-    with pytest.raises(
-        InvalidValueError, match=r"column 1 \(`eyes`\) of X has 'red' in row 1, .*'blue', 'brown'"
-    ):
+    with pytest.raises(InvalidValueError, match=r"column 1 \(`eyes`\) of X has 'red' in row 1, .*'blue', 'brown'"):
         features(coloured(["blue", "red"]), "M", like=(3, None), levels={"eyes": ["blue", "brown"]})
     with pytest.raises(InvalidValueError, match=r"`eyes`\) of X is missing \(NaN\) in row 1"):
         features(coloured(["blue", None, "brown"]), "M", levels={})

@@ -23,12 +23,7 @@ STEPS = {"num_burnin": 60, "thin": 1}
 FITS = {
     "HMM": (models.HMM, {"num_states": 2, **SHORT}, (ROWS[:, 0],), {"num_steps": 40}),
     "DPMixture": (models.DPMixture, {"base": "gaussian", **SHORT}, (ROWS,), {"num_steps": 40}),
-    "LDA": (
-        models.LDA,
-        {"num_topics": 2, **SHORT},
-        (sp.csr_array(rng.poisson(1, (20, 12))),),
-        {"num_steps": 40},
-    ),
+    "LDA": (models.LDA, {"num_topics": 2, **SHORT}, (sp.csr_array(rng.poisson(1, (20, 12))),), {"num_steps": 40}),
     "blocks": (
         models.StochasticBlockModel,
         {"num_blocks": 2, **SHORT},
@@ -65,7 +60,7 @@ def test_a_saved_model_and_a_store_in_any_order(tmp_path, name):
     try:
         fit(resume=True)
     except SciroccoError as error:
-        assert "without the state of the chains" in str(error) or "planned as" in str(error)
+        assert "Pass overwrite=True" in str(error) or "planned as" in str(error)
     assert_kept()
     with pytest.raises(InvalidValueError, match=r"holds a run already .* overwrite=True to delete it"):
         fit()

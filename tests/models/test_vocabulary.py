@@ -7,13 +7,7 @@ import scirocco as sc
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models import (
-    BNN,
-    BPMF,
-    GaussianMixture,
-    LinearRegression,
-    LogisticRegression,
-)
+from scirocco.models import BNN, BPMF, GaussianMixture, LinearRegression, LogisticRegression
 
 pytestmark = [
     pytest.mark.compile,
@@ -123,9 +117,7 @@ def test_a_network_of_ones_own_is_given_again(tmp_path):
     def apply(params, x):
         return x @ params["w"]["first"]
 
-    own = BNN(apply=apply, params=params, num_samples=5, thin=2).fit(
-        X, Y.astype(int), num_steps=40, progress=False
-    )
+    own = BNN(apply=apply, params=params, num_samples=5, thin=2).fit(X, Y.astype(int), num_steps=40, progress=False)
     own.save(tmp_path / "own")
     alone = BNN.load(tmp_path / "own")
     assert alone.run_.num_draws == own.run_.num_draws and len(alone.precisions_) == 1
@@ -138,9 +130,7 @@ def test_a_network_of_ones_own_is_given_again(tmp_path):
 
 
 def test_what_was_averaged_while_the_chain_ran_is_saved(tmp_path):
-    net = BNN(hidden=3, thin=2, num_samples=5).fit(
-        X, Y, X_test=X[:7], y_test=Y[:7], num_steps=40, progress=False
-    )
+    net = BNN(hidden=3, thin=2, num_samples=5).fit(X, Y, X_test=X[:7], y_test=Y[:7], num_steps=40, progress=False)
     net.save(tmp_path / "net")
     again = BNN.load(tmp_path / "net")
     np.testing.assert_array_equal(again.predictive_, net.predictive_)

@@ -94,9 +94,7 @@ def files(tmp_path_factory):
     )
     rng = np.random.default_rng(0)
     weights = 1 + 9 * np.eye(4)
-    draws = [
-        [[rng.dirichlet(w * s) for w, s in zip(weights, (300, 100, 30, 10), strict=True)]] for _ in range(40)
-    ]
+    draws = [[[rng.dirichlet(w * s) for w, s in zip(weights, (300, 100, 30, 10), strict=True)]] for _ in range(40)]
     model = model_of(folder / "lda", np.swapaxes(draws, 0, 1), ("sun", "moon", "star", "sea"))
     rows = np.concatenate([rng.poisson([6, 6, 0], (60, 3)), rng.poisson([0, 6, 6], (30, 3))])
     mixture = sc.models.DPMixture("multinomial", num_samples=25).fit(rows, num_epochs=50, progress=False)
@@ -339,17 +337,13 @@ ABOVE = """all => all.map((e) => {
 def documented(*codes):
     """A page of the documentation with a table of code and sentences, code in a wide line, and formulas."""
     sys.path[:0] = [str(DOCS / "_ext")]
-    theme = pytest.importorskip(
-        "pydata_sphinx_theme", reason="the documentation's packages are not installed"
-    )
+    theme = pytest.importorskip("pydata_sphinx_theme", reason="the documentation's packages are not installed")
     mathml = pytest.importorskip("mathml")
     theirs = next(pathlib.Path(theme.__file__).parent.rglob("pydata-sphinx-theme.css")).read_text("utf-8")
     styles = [theirs, (DOCS / "_static/scirocco.css").read_text("utf-8")]
     styles.append("math { font-family: 'DejaVu Sans'; }")  # which has no measures for formulas
     literal = '<code class="docutils literal"><span class="pre">{}</span></code>'
-    cells = [
-        f"<td><p>{literal.format(code)}</p></td><td>{'many words ' * 30}</td><td>Full</td>" for code in codes
-    ]
+    cells = [f"<td><p>{literal.format(code)}</p></td><td>{'many words ' * 30}</td><td>Full</td>" for code in codes]
     table = "".join(f"<tr>{cell}</tr>" for cell in cells)
     wide = f'<div class="highlight"><pre>{"x = a_long_line(of, code) " * 9}</pre></div>'
     formulas = mathml.drawn(r"\theta^2 + (1 + x)^2")

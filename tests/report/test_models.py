@@ -106,9 +106,7 @@ def test_a_factorisation_is_judged_by_its_predictions(seed):
     assert rows["rating of item 8 by user 11"] == pytest.approx(expected[1], rel=1e-3)
     assert "precision of user factors" in rows
     assert model.run_.method == "BPMF by gibbs"
-    assert not any(
-        name in text for text in page.sections.values() for name in ("WithPrecisions", "RatingModel")
-    )
+    assert not any(name in text for text in page.sections.values() for name in ("WithPrecisions", "RatingModel"))
 
 
 def test_a_network_is_judged_by_its_arrays(seed):

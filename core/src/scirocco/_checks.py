@@ -12,7 +12,7 @@ import re
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -25,7 +25,7 @@ from scirocco.errors import ForkedError, InvalidTypeError, InvalidValueError, Sc
 def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
     """Issue a warning that points at the line of the user's code, at any depth in the library."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "scirocco":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("scirocco"):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
@@ -33,16 +33,7 @@ def warn(message: str, category: type[Warning] = SciroccoWarning) -> None:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ELSEWHERE = {
-    "num_samples": (
-        "draws",
-        "n_samples",
-        "n_draws",
-        "num_draws",
-        "samples",
-        "iter",
-        "n_iter",
-        "num_iterations",
-    ),
+    "num_samples": ("draws", "n_samples", "n_draws", "num_draws", "samples", "iter", "n_iter", "num_iterations"),
     "num_burnin": ("num_warmup", "warmup", "n_warmup", "tune", "n_tune", "burnin", "burn_in", "n_burnin"),
     "num_chains": ("chains", "n_chains", "nchains"),
     "num_epochs": ("epochs", "n_epochs", "max_iter"),
@@ -122,6 +113,13 @@ def _suggest(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
     return f". It has {', '.join(known)}."
 
 
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """` Did you mean ...?`, or nothing."""
+    lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(str(word).lower(), lower, 1, cutoff=0.5)
+    return f" Did you mean `{lower[close[0]]}`?" if close else ""
+
+
 def positive_int(value: object, name: str, *, minimum: int = 1) -> int:
     """Return `value` as an int that is at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -197,9 +195,7 @@ def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}."
-        ) from error
+        raise InvalidTypeError(f"`{name}` must be an array of numbers, got {type(values).__name__}.") from error
 
 
 def as_float(value: Any) -> Any:

@@ -30,8 +30,6 @@ def checksum(array: np.ndarray, start: int = 0) -> int:
     raw = np.frombuffer(array.data if array.size else b"", np.uint8)
     end = len(raw) // (8 * _WIDTH) * 8 * _WIDTH
     if end:
-        sums = np.einsum(
-            "ij,j->i", raw[:end].view("<u8").reshape(-1, _WIDTH), _FACTORS
-        )  # `@`: half the speed
+        sums = np.einsum("ij,j->i", raw[:end].view("<u8").reshape(-1, _WIDTH), _FACTORS)  # `@`: half the speed
         start = zlib.crc32(sums.data, start)
     return zlib.crc32(raw[end:].data, start)

@@ -35,11 +35,7 @@ def neutral(text: str) -> str:
 
 
 def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    right: Sequence[int] = (),
-    lines: bool = False,
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), lines: bool = False
 ) -> None:
     """Print rows of text under headings; the columns numbered in `right` are aligned to the right."""
     title, columns = neutral(title), [neutral(column) for column in columns]
@@ -52,9 +48,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_lines=lines
-    )
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_lines=lines)
     if right:  # numbers: narrow, for a terminal of 80 columns
         table.padding, table.show_edge = (0, 0), False
     for number, column in enumerate(columns):
@@ -66,17 +60,14 @@ def print_table(
     wide.print(table)
 
 
-def _print_plain(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]
-) -> None:
+def _print_plain(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> None:
     rows = [[" ".join(cell.split()) for cell in row] for row in rows]
     columns = [" ".join(column.split()) for column in columns]
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     print(title)
     for row in [columns, ["-" * width for width in widths], *rows]:
         cells = [
-            cell.rjust(w) if i in right else cell.ljust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
 
@@ -107,9 +98,7 @@ def print_wrapped(text: str) -> None:
     """Print lines wrapped at the width, at spaces only, with continuation lines indented."""
     for line in neutral(text).splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        parts = textwrap.wrap(
-            line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+        parts = textwrap.wrap(line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         print("\n".join(parts))
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-STATUS = 130
+STATUS = 130  # 128 + SIGINT, as shells have it
 
 
 def end(number: int, frame: object) -> None:

@@ -3,9 +3,9 @@
 What the compiler has freed is given back to the operating system.
 
 JAX does so when it is told where; if you have told it (JAX_COMPILATION_CACHE_DIR), nothing is changed here. Otherwise
-the programs are in SCIROCCO_CACHE, or in the user's cache folder; SCIROCCO_CACHE=off turns it off. Programs are
-specific to the processor, so each kind has its own folder. Nothing of this happens when the library is imported: the
-first run or fit of a process calls `begin`.
+the programs are in SCIROCCO_CACHE, or in the user's cache folder. Programs are specific to the processor, so each kind
+has its own folder. Nothing of this happens when the library is imported: the first run or fit of a process calls
+`begin`. SCIROCCO_CACHE=off, or `sc.sample(..., compile_cache=False)`, turns all of it off.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import jaxlib
 from scirocco.errors import SciroccoWarning
 
 _LARGEST = 1 << 28
-"""Bytes; the programs that have not been used for the longest time are deleted."""
-_DAY = 86_400
+"""Bytes in the folder, above which the programs that have not been used for the longest time are deleted."""
+_DAY = 86_400  # seconds
 _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
 _COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
@@ -42,25 +42,33 @@ _COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
 _has_begun = False
 
 
-def begin(cache: bool = True) -> None:
-    """Give back memory after each program, and with `cache` tell JAX where to keep them: once, before the first run."""
+def begin(allowed: bool = True) -> None:
+    """Before the first run: tell JAX where to keep programs, and give back memory after it has compiled one.
+
+    Once in a process, and nothing of it if it is not `allowed` or SCIROCCO_CACHE is "off": settings of JAX, its
+    listeners and the filters of warnings belong to the whole process.
+    """
     global _has_begun
-    if not _has_begun:
+    if not _has_begun and allowed and not _is_off():
         _has_begun = True
         jax.monitoring.register_event_duration_secs_listener(_after_compiling)
-        if cache:
-            keep()
+        keep()
+
+
+def _is_off() -> bool:
+    return os.environ.get("SCIROCCO_CACHE", "").lower() == "off"
 
 
 def keep() -> str | None:
     """Tell JAX where to keep programs, unless the user has; the folder, or None."""
     wanted = os.environ.get("SCIROCCO_CACHE", "")
-    if wanted.lower() == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
+    if _is_off() or getattr(jax.config, "jax_compilation_cache_dir", None):
         return None
     top = Path(wanted or os.environ.get("XDG_CACHE_HOME", "") or "~/.cache").expanduser()
     folder = top / ("" if wanted else "scirocco") / f"programs-{jaxlib.__version__}-{_processor()}"
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+            missing.mkdir(0o700, exist_ok=True)  # with `parents` theirs would follow the umask
         writable, safe = os.access(folder, os.W_OK), _is_own(folder)
     except OSError:
         return None
@@ -105,9 +113,7 @@ def compile_ahead(programs: Iterable[tuple[Program, tuple[Any, ...]]]) -> None:
 class Program:
     """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
 
-    def __init__(
-        self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]
-    ):
+    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]):
         self._function, self._static, self._options = function, static_argnums, options
         self._ahead: list[tuple[tuple[Any, ...], Future[Any]]] = []
 
@@ -174,7 +180,7 @@ def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Prog
     return lambda function: Program(function, static_argnums, _BY_LIBRARY)
 
 
-_UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}
+_UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}  # no kernels are tried out
 _AS_GRAPH: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
@@ -223,9 +229,7 @@ def _trim(folder: Path) -> None:
         return
     stamp.touch()
     with os.scandir(folder) as entries:
-        files = [
-            (entry.stat(), entry.path) for entry in entries if entry.is_file() and entry.name != stamp.name
-        ]
+        files = [(entry.stat(), entry.path) for entry in entries if entry.is_file() and entry.name != stamp.name]
     total = 0
     for status, path in sorted(files, key=lambda file: max(file[0].st_atime, file[0].st_mtime), reverse=True):
         total += status.st_size

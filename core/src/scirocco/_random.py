@@ -18,8 +18,9 @@ import numpy as np
 
 from scirocco.types import Array, Key
 
+# Threefry-2x32 (Salmon et al. 2011): the rotations of eight rounds, and the word that makes the keys' parity odd
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = 0x1BD11BDA
+_PARITY = 0x1BD11BDA  # as in the paper
 
 
 class Purpose(enum.IntEnum):
@@ -105,21 +106,19 @@ def normals_in_pairs(key: Key, first: int, shape: tuple[int, ...]) -> Array:
 
 
 def _as_normal(words: Array) -> Array:
-    uniform = ((words >> 9).astype(jnp.float32) + 0.5) * jnp.float32(
-        2.0**-22
-    ) - 1.0  # symmetric, never -1 or 1
+    uniform = ((words >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-22) - 1.0  # symmetric, never -1 or 1
     return 2.0**0.5 * _erfinv(uniform)
 
 
+# the polynomials of Giles (2012) for single precision, in w - 5/2 and √w - 3, highest power first
 _CENTRE = (
     *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 2.1858087e-04),
     *(-1.25372503e-03, -4.17768164e-03, 2.46640727e-01, 1.50140941),
 )
-_TAIL = (
+_TAIL = (  # the same for |erf| near 1
     *(-2.00214257e-04, 1.00950558e-04, 1.34934322e-03, -3.67342844e-03, 5.73950773e-03),
     *(-7.6224613e-03, 9.43887047e-03, 1.00167406, 2.83297682),
 )
-"""The polynomials of Giles (2012) for single precision, in w - 5/2 and √w - 3, highest power first."""
 
 
 def _erfinv(x: Array) -> Array:

@@ -9,18 +9,15 @@ import numpy as np
 
 from scirocco.types import Array, ArrayLike
 
-KERNELS = ("imq", "gaussian")
 Rows: TypeAlias = Array | np.ndarray
 
 
-def stein_kernel(
-    xp: ModuleType, x: Rows, s: Rows, y: Rows, t: Rows, c: ArrayLike, kernel: str = "imq"
-) -> Any:
+def stein_kernel(xp: ModuleType, x: Rows, s: Rows, y: Rows, t: Rows, c: ArrayLike) -> Any:
     r"""k₀(x_i, y_j) for all pairs of rows, where s and t are ∇ log p at x and y.
 
     .. math:: k_0(x, y) = s·t k + s·∇_y k + t·∇_x k + \operatorname{tr} ∇_x ∇_y k
 
-    with k = (c² + |x - y|²)^(-1/2) for "imq" and exp(-|x - y|²/(2c²)) for "gaussian". `xp` is `numpy` or `jax.numpy`.
+    with k = (c² + |x - y|²)^(-1/2). `xp` is `numpy` or `jax.numpy`.
 
     All but the last few operations are three products of matrices: rows are extended so that a product yields
     |x - y|² or (s - t)·(x - y), constants included, and large arrays are read as few times as possible.
@@ -35,10 +32,6 @@ def stein_kernel(
         return (a * b).sum(axis=1)[:, None]
 
     both = s @ t.T
-    if kernel == "gaussian":
-        square = product([-2.0 * x, rows(x, x), one_x], [y, one_y, rows(y, y)])
-        along = product([-s, -x, rows(s, x) + dimension, one_x], [y, t, one_y, rows(t, y)])
-        return xp.exp(square * (-0.5 / c**2)) * (both + (along - square / c**2) / c**2)
     # with u = 1/(c² + |x - y|²), k = u^½: k₀ = k (s·t + u ((s - t)·(x - y) + d - 3 |x - y|² u)), |x - y|² u = 1 - c² u
     square = product([-2.0 * x, rows(x, x) + c**2, one_x], [y, one_y, rows(y, y)])
     u = 1.0 / xp.maximum(square, c**2)  # rounding may give less

@@ -17,7 +17,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.types import Array, ArrayLike, Key, PyTree
 
 T = TypeVar("T")
-MANY_NORMALS = 1 << 19
+MANY_NORMALS = 1 << 19  # numbers from which the normals of a tree are made leaf by leaf
 
 
 def on_host(tree: PyTree) -> PyTree:
@@ -232,9 +232,7 @@ def broadcast_prefix(
         problem = f"names {unknown} that are not parameters" if unknown else f"lacks {missing}"
         raise InvalidValueError(f"`{name}` {problem}. The parameters are {sorted(tree)}.{hint}")
     try:
-        leaves = jax.tree.map(
-            lambda value, part: jax.tree.map(lambda _: value, part), prefix, tree, is_leaf=is_leaf
-        )
+        leaves = jax.tree.map(lambda value, part: jax.tree.map(lambda _: value, part), prefix, tree, is_leaf=is_leaf)
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidValueError(
             f"`{name}` has the structure {jax.tree.structure(prefix, is_leaf=is_leaf)}, which does not match the "

@@ -124,9 +124,7 @@ class Moments:
         """One step of Welford's recursion."""
         value, count = self.value(params), state.count + 1
         mean = jax.tree.map(lambda m, v: m + (v - m) / count.astype(m.dtype), state.mean, value)
-        squares = jax.tree.map(
-            lambda s, v, old, new: s + (v - old) * (v - new), state.squares, value, state.mean, mean
-        )
+        squares = jax.tree.map(lambda s, v, old, new: s + (v - old) * (v - new), state.squares, value, state.mean, mean)
         return MomentState(count, mean, squares)
 
     def result(self, state: MomentState) -> MomentResult:
@@ -489,9 +487,7 @@ def _update(
                 return params, path[name]
             return (params, gradient) if _uses_gradients(reducer) else (params,)
 
-        return {
-            name: reducer.update(states[name], *inputs(name, reducer)) for name, reducer in reducers.items()
-        }
+        return {name: reducer.update(states[name], *inputs(name, reducer)) for name, reducer in reducers.items()}
 
     return jax.lax.fori_loop(0, count, one, states)
 

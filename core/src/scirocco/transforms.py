@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
 
 Setting = float | Callable[[Params], Any]
 """A number, or a function of the other parameters that returns a number or an array."""
-_OFF = 1e-3
+_OFF = 1e-3  # by which sums and lengths may differ from 1, for single precision
 
 
 class Transform(abc.ABC):
@@ -110,7 +110,6 @@ class Bounded(Transform):
 
     @property
     def domain(self) -> str:  # type: ignore[override]
-        """A description of the set, for messages."""
         if self.low is None:
             return f"values below {_words(self.high)}"
         if self.high is None:
@@ -128,7 +127,6 @@ class Bounded(Transform):
         return low + (high - low) * jax.nn.sigmoid(u)
 
     def inverse(self, x: Array) -> Array:
-        """The u for which `forward` returns x."""
         low, high = self._bounds
         if low is None:
             return jnp.log(high - x)
@@ -145,7 +143,6 @@ class Bounded(Transform):
         return jnp.sum(width + jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u))
 
     def contains(self, x: Array) -> Array:
-        """Strictly inside the bounds."""
         low, high = self._bounds
         above = jnp.all(x > low) if low is not None else jnp.array(True)
         below = jnp.all(x < high) if high is not None else jnp.array(True)
@@ -153,11 +150,9 @@ class Bounded(Transform):
 
     @property
     def functions(self) -> tuple[Callable[[Params], Any], ...]:
-        """Bounds that are functions."""
         return tuple(bound for bound in (self.low, self.high) if callable(bound))
 
     def at(self, params: Params) -> Self:
-        """With bounds that are numbers or arrays."""
         return type(self)(_known(self.low, params), _known(self.high, params)) if self.functions else self
 
     @property
@@ -180,11 +175,9 @@ class Affine(Transform):
 
     @property
     def functions(self) -> tuple[Callable[[Params], Any], ...]:
-        """Offset and multiplier, if they are functions."""
         return tuple(value for value in (self.offset, self.multiplier) if callable(value))
 
     def at(self, params: Params) -> Self:
-        """With an offset and a multiplier that are numbers or arrays."""
         known = _known(self.offset, params), _known(self.multiplier, params)
         return type(self)(*known) if self.functions else self
 
@@ -194,12 +187,10 @@ class Affine(Transform):
         return self.offset, self.multiplier
 
     def forward(self, u: Array) -> Array:
-        """Offset + multiplier u."""
         offset, multiplier = self._settings
         return offset + multiplier * u
 
     def inverse(self, x: Array) -> Array:
-        """(x - offset) / multiplier."""
         offset, multiplier = self._settings
         return (x - offset) / multiplier
 
@@ -208,7 +199,6 @@ class Affine(Transform):
         return jnp.sum(jnp.broadcast_to(jnp.log(jnp.asarray(self._settings[1], u.dtype)), u.shape))
 
     def contains(self, x: Array) -> Array:
-        """Offset and multiplier are usable."""
         return jnp.all(jnp.isfinite(self.inverse(x))) & jnp.all(self._settings[1] > 0)
 
 
@@ -224,7 +214,6 @@ class Ordered(Transform):
         return jnp.cumsum(steps, axis=-1)
 
     def inverse(self, x: Array) -> Array:
-        """First value and the logs of the gaps."""
         return jnp.concatenate([x[..., :1], jnp.log(jnp.diff(x, axis=-1))], axis=-1)
 
     def log_det(self, u: Array) -> Array:
@@ -232,7 +221,6 @@ class Ordered(Transform):
         return jnp.sum(u[..., 1:])
 
     def contains(self, x: Array) -> Array:
-        """Every gap is positive."""
         if x.ndim == 0:
             raise InvalidValueError(
                 "ordered values require an axis along which they increase; this is a single number."
@@ -251,11 +239,9 @@ class Simplex(Transform):
     domain: str = "positive values that sum to 1 along the last axis, at least two of them"
 
     def forward(self, u: Array) -> Array:
-        """K probabilities of K - 1 numbers."""
         return jax.nn.softmax(_centred_from_real(u), axis=-1)
 
     def inverse(self, x: Array) -> Array:
-        """K - 1 numbers of K probabilities."""
         places, roots = _helmert(x.shape[-1], x.dtype)
         logs = jnp.log(x)
         logs = logs - jnp.mean(logs, axis=-1, keepdims=True)  # smaller sums, less rounding
@@ -268,11 +254,8 @@ class Simplex(Transform):
         return jnp.sum(0.5 * jnp.log(jnp.asarray(count, u.dtype)) + jnp.sum(logs, axis=-1))
 
     def contains(self, x: Array) -> Array:
-        """Positive, and the sums are 1 to rounding."""
         if x.ndim == 0 or x.shape[-1] < 2:
-            raise InvalidValueError(
-                f"a simplex has at least two values along the last axis; this has shape {x.shape}."
-            )
+            raise InvalidValueError(f"a simplex has at least two values along the last axis; this has shape {x.shape}.")
         return jnp.all(x > 0) & jnp.all(jnp.abs(jnp.sum(x, axis=-1) - 1.0) < _OFF)
 
 
@@ -319,9 +302,7 @@ class CholeskyCorrelation(Transform):
         """Σ over i > j of 2 log sech(u_ij) + Σ_{k<j} log sech(u_ik)."""
         below, logs = self._below(u)
         size = below.shape[-1]
-        later = np.tril(
-            np.arange(size)[:, None] - np.arange(size)[None, :] - 1, -1
-        )  # elements (i, j') with j < j' < i
+        later = np.tril(np.arange(size)[:, None] - np.arange(size)[None, :] - 1, -1)  # elements (i, j') with j < j' < i
         return jnp.sum(logs * jnp.asarray(2 + later, u.dtype))
 
     def contains(self, x: Array) -> Array:
@@ -359,9 +340,7 @@ def _setting(value: Any, owner: str) -> Setting:
             return float(value)
         except (TypeError, ValueError):
             pass
-    raise InvalidTypeError(
-        f"the settings of {owner} must be numbers or functions of the parameters, got {value!r}."
-    )
+    raise InvalidTypeError(f"the settings of {owner} must be numbers or functions of the parameters, got {value!r}.")
 
 
 def interval(low: Setting, high: Setting) -> Bounded:

@@ -17,7 +17,7 @@ from scirocco.analysis.cost import (
     sgld_cv_settings,
     sgld_settings,
 )
-from scirocco.analysis.zv_theory import zv_reduction, zv_reduction_bound
+from scirocco.analysis.zero_variance import zv_reduction, zv_reduction_bound
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
@@ -66,12 +66,7 @@ def test_a_gaussian_posterior_is_nearer_than_the_bound(num_steps, scale):
     precision = scale * np.array([1.0, 1.5, 3.0])
     start = np.array([2.0, 0.0, -1.0]) / math.sqrt(scale)
     distance = math.sqrt(np.sum(start**2 + 1 / precision))
-    constants = {
-        "strong_concavity": scale,
-        "smoothness": 3 * scale,
-        "dimension": 3,
-        "start_distance": distance,
-    }
+    constants = {"strong_concavity": scale, "smoothness": 3 * scale, "dimension": 3, "start_distance": distance}
     centre = float(np.linalg.norm(start))
     for share in (0.01, 0.1, 0.9):
         step = share * 2 / (2 * 9.0 + 1) / scale
@@ -144,9 +139,7 @@ def test_costs_as_the_data_grow():
         constants = {"strong_concavity": 0.1 * rows, "smoothness": 0.4 * rows, "dimension": 5}
         flat.append(sgld_cv_settings(0.3, centre_distance=rows**-0.5, **constants).cost)
         start = math.sqrt(50.0 / rows)
-        growing.append(
-            sgld_settings(0.3, row_variance=rows**2, start_distance=start, **constants).cost / rows
-        )
+        growing.append(sgld_settings(0.3, row_variance=rows**2, start_distance=start, **constants).cost / rows)
     assert max(flat) - min(flat) <= 1e-6 * flat[0]
     assert growing[2] == pytest.approx(growing[3], rel=1e-2) and 0.5 < growing[0] / growing[3] < 2
 
@@ -155,9 +148,7 @@ def test_a_far_start_costs_a_logarithm_and_a_far_centre_a_square():
     constants = {"strong_concavity": 1.0, "smoothness": 2.0, "dimension": 1}
     near, far, further = (sgld_cv_cost(0.1, start_distance=x, **constants) for x in (1e2, 1e4, 1e6))
     assert further - far == pytest.approx(far - near, rel=1e-9)
-    one, ten = (
-        sgld_cv_settings(0.1, centre_distance=x, start_distance=1.0, **constants) for x in (10.0, 100.0)
-    )
+    one, ten = (sgld_cv_settings(0.1, centre_distance=x, start_distance=1.0, **constants) for x in (10.0, 100.0))
     assert ten.batch_size / one.batch_size == pytest.approx(100, rel=0.05)
 
 

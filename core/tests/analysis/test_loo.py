@@ -68,8 +68,7 @@ def test_the_difference_estimator_is_unbiased():
     values = rng.normal(size=7) - 100.0
     approximate = values + 0.3 * rng.normal(size=7)
     found = [
-        difference(approximate, np.array(rows), values[list(rows)])
-        for rows in itertools.combinations(range(7), 3)
+        difference(approximate, np.array(rows), values[list(rows)]) for rows in itertools.combinations(range(7), 3)
     ]
     totals = np.array([each.total for each in found])
     assert totals.mean() == pytest.approx(values.sum(), abs=1e-9)
@@ -103,9 +102,7 @@ def test_constrained_parameters_have_their_mean_on_the_real_line(seed):
     x, sd = rng.normal(size=50).astype(np.float32), rng.gamma(5e3, 2e-4, (2, 100)).astype(np.float32)
     found = loo(sd, x, model=model)
     centre = np.exp(np.log(sd).mean())
-    np.testing.assert_allclose(
-        found.approximate, -0.5 * (x / centre) ** 2 - np.log(centre), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(found.approximate, -0.5 * (x / centre) ** 2 - np.log(centre), rtol=1e-4, atol=1e-5)
 
 
 def test_rows_that_the_weights_cannot_leave_out_are_named(seed):

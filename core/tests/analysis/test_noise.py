@@ -26,14 +26,7 @@ def stored(tmp_path_factory):
     options = {"num_samples": 400, "num_chains": 2, "progress": False}
     start = jnp.zeros(2)
     run = sc.sample(
-        MODEL,
-        SIGNS,
-        start,
-        sampler=sc.SGLD(STEP),
-        estimator=SINGLE,
-        keep_gradients=True,
-        store=folder,
-        **options,
+        MODEL, SIGNS, start, sampler=sc.SGLD(STEP), estimator=SINGLE, keep_gradients=True, store=folder, **options
     )
     return folder, run
 

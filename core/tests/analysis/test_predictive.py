@@ -20,11 +20,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick_compiler")]
 
 
 def log_density(params, x):
-    return (
-        -0.5 * ((x - params["mean"]) / params["sd"]) ** 2
-        - jnp.log(params["sd"])
-        - 0.5 * math.log(2 * math.pi)
-    )
+    return -0.5 * ((x - params["mean"]) / params["sd"]) ** 2 - jnp.log(params["sd"]) - 0.5 * math.log(2 * math.pi)
 
 
 def total(params, rows):
@@ -42,13 +38,8 @@ MODELS = {
 
 def sample(seed, num_chains=2, num_draws=75):
     rng = np.random.default_rng(seed)
-    draws = {
-        "mean": rng.normal(size=(num_chains, num_draws)),
-        "sd": rng.gamma(5.0, 0.2, (num_chains, num_draws)),
-    }
-    return {name: leaf.astype(np.float32) for name, leaf in draws.items()}, rng.normal(size=150).astype(
-        np.float32
-    )
+    draws = {"mean": rng.normal(size=(num_chains, num_draws)), "sd": rng.gamma(5.0, 0.2, (num_chains, num_draws))}
+    return {name: leaf.astype(np.float32) for name, leaf in draws.items()}, rng.normal(size=150).astype(np.float32)
 
 
 def by_definition(draws, x):
@@ -80,9 +71,7 @@ def test_impossible_under_some_draws(seed):
     model = sc.Model(lambda theta, x: jnp.where(x <= theta, -jnp.log(theta), -jnp.inf))
     draws = np.array([[1.0, 2.0, 4.0]], np.float32)
     found = log_predictive(model, draws, np.array([0.5, 3.0, 5.0], np.float32), each=True)
-    np.testing.assert_allclose(
-        found.each, [math.log((1 + 0.5 + 0.25) / 3), math.log(0.25 / 3), -np.inf], rtol=1e-6
-    )
+    np.testing.assert_allclose(found.each, [math.log((1 + 0.5 + 0.25) / 3), math.log(0.25 / 3), -np.inf], rtol=1e-6)
 
 
 def test_a_run_is_as_its_draws(seed):

@@ -86,9 +86,7 @@ def test_many_rows_are_sampled_and_prior_draws_work(seed):
     draws = prior_draws(lambda key: 1.0 + 10.0 * jax.random.normal(key), 150, seed)
     assert draws.shape == (1, 150)
     assert abs(draws.std() / 10.0 - 1.0) < 5 / np.sqrt(300)
-    check = predictive_check(
-        draws, normal, rows_of(seed, "normal"), num_rows=50, title="Prior predictive check"
-    )
+    check = predictive_check(draws, normal, rows_of(seed, "normal"), num_rows=50, title="Prior predictive check")
     assert check.simulated.shape == (150, 50) and "50 of 400 rows" in check.words
     assert check.simulated.mean(axis=1).std() > 5
 
@@ -106,9 +104,7 @@ def test_the_model_of_a_run_knows_how_outcomes_are_drawn(seed):
 
     rows = rows_of(seed, "normal", 50)
     wanted = predictive_check(DRAWS, normal, rows, seed=seed)
-    np.testing.assert_array_equal(
-        predictive_check(run_with(simulate=normal), seed=seed).simulated, wanted.simulated
-    )
+    np.testing.assert_array_equal(predictive_check(run_with(simulate=normal), seed=seed).simulated, wanted.simulated)
     two = run_with(simulate=both, observed=lambda rows: {"plain": rows["y"], "squared": rows["y"] ** 2})
     check = predictive_check(two, observed="squared", seed=seed)
     np.testing.assert_array_equal(check.observed, rows["y"] ** 2)

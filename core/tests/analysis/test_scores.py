@@ -77,9 +77,7 @@ def test_right_predictions_are_calibrated(seed):
     drawn = (rng.random((5_000, 1)) > many.cumsum(axis=1)).sum(axis=1).clip(max=3)
     for found in (calibration(p, (rng.random(5_000) < p).astype(int)), calibration(many, drawn)):
         # the variance within a bin is at most that at its mean
-        assert all(
-            abs(row.observed - row.predicted) < 5 * row.standard_error + 3 / row.count for row in found.table
-        )
+        assert all(abs(row.observed - row.predicted) < 5 * row.standard_error + 3 / row.count for row in found.table)
         assert found.error < 0.03
         assert sum(row.count for row in found.table) == 5_000
 

@@ -206,9 +206,7 @@ def test_deterministic_sites_and_reparametrised_names():
         numpyro.handlers.reparam(model, config={"beta": infer.reparam.LocScaleReparam(0.0)}), data=XY
     )
     assert sorted(problem.params) == ["beta_decentered"]
-    run = sc.sample(
-        *problem, sampler=sc.SGLD(1e-4), estimator=sc.Minibatch(10), num_samples=5, progress=False
-    )
+    run = sc.sample(*problem, sampler=sc.SGLD(1e-4), estimator=sc.Minibatch(10), num_samples=5, progress=False)
     beta = 1.0 + 2.0 * run.draws["beta_decentered"]
     found = run.derived()
     assert sorted(found) == ["beta", "total"]
@@ -242,12 +240,7 @@ def test_latent_sites_of_single_rows_are_integrated_out():
     counts = np.random.default_rng(1).negative_binomial(3, 0.4, N)
     scale, shape = 0.8, 1.7
     for model, data, params, law in (
-        (
-            normal_effects,
-            XY,
-            {"scale": scale},
-            dist.Normal(XY["X"][:, 0], np.hypot(scale, 0.5)).log_prob(XY["y"]),
-        ),
+        (normal_effects, XY, {"scale": scale}, dist.Normal(XY["X"][:, 0], np.hypot(scale, 0.5)).log_prob(XY["y"])),
         (gamma_effects, counts, {"shape": shape}, dist.GammaPoisson(shape, 0.5).log_prob(counts)),
     ):
         converted, rows, start = from_numpyro(model, data=data)
@@ -285,13 +278,7 @@ def test_the_chain_is_that_of_the_hand_written_model():
 
     own = sc.Model(log_likelihood, log_prior, transforms={"beta": None, "sigma": sc.transforms.positive})
     problem = from_numpyro(regression, data=XY)
-    options = {
-        "sampler": sc.SGLD(1e-4),
-        "estimator": sc.Minibatch(10),
-        "num_samples": 40,
-        "seed": 3,
-        "progress": False,
-    }
+    options = {"sampler": sc.SGLD(1e-4), "estimator": sc.Minibatch(10), "num_samples": 40, "seed": 3, "progress": False}
     theirs = sc.sample(*problem, **options)  # the order of the tuple is that of the arguments
     ours = sc.sample(own, XY, problem.params, **options)
     assert sorted(theirs.draws) == ["beta", "sigma"]
@@ -430,14 +417,8 @@ def branching(X, y):
 
 
 REFUSED = {
-    "fixed size": (
-        fixed_size,
-        r"no plate .* follows the data: with 3 of the 30 rows it has `data` \(size 30\)",
-    ),
-    "fixed shapes": (
-        fixed_shapes,
-        "failed when called with 3 of the 30 rows: .* shapes must depend on the data",
-    ),
+    "fixed size": (fixed_size, r"no plate .* follows the data: with 3 of the 30 rows it has `data` \(size 30\)"),
+    "fixed shapes": (fixed_shapes, "failed when called with 3 of the 30 rows: .* shapes must depend on the data"),
     "no plate": (no_plate, "has no plate"),
     "observed outside": (observed_outside, r"terms outside the plate depend on the data"),
     "empty plate": (empty_plate, r"no observed site is inside the plate over the data \(data\)"),
@@ -446,14 +427,8 @@ REFUSED = {
     "discrete local": (discrete_local, r"site `k` is discrete \(BernoulliProbs\)"),
     "local outside": (local_outside, "terms outside the plate depend on the data"),
     "centred inside": (centred_inside, "rows of the NumPyro model depend on each other"),
-    "standardised inside": (
-        standardised_inside,
-        "rows .* depend on each other: one has .* and nan by itself",
-    ),
-    "a constant standardised inside": (
-        constant_inside,
-        "is NaN at the start. Does it divide by the deviation",
-    ),
+    "standardised inside": (standardised_inside, "rows .* depend on each other: one has .* and nan by itself"),
+    "a constant standardised inside": (constant_inside, "is NaN at the start. Does it divide by the deviation"),
     "summed factor": (summed_factor, "rows of the NumPyro model depend on each other"),
     "nothing latent": (nothing_latent, "no latent site"),
     "dependent bounds": (dependent_bounds, "support of site `inner` depends on another site"),
@@ -466,10 +441,7 @@ REFUSED = {
         with_extra(lambda X, y: numpyro.sample("m", dist.Normal(jnp.mean(y), 1.0))),
         "terms outside the plate depend on the data",
     ),
-    "discrete": (
-        with_extra(lambda X, y: numpyro.sample("k", dist.Poisson(3.0))),
-        r"site `k` is discrete \(Poisson\)",
-    ),
+    "discrete": (with_extra(lambda X, y: numpyro.sample("k", dist.Poisson(3.0))), r"site `k` is discrete \(Poisson\)"),
     "covariance": (
         with_extra(lambda X, y: numpyro.sample("p", dist.Wishart(3.0, jnp.eye(2)))),
         "support of site `p` .PositiveDefinite",
@@ -497,9 +469,7 @@ def test_other_bad_arguments():
         from_numpyro(3, data=XY)
     with pytest.raises(TypeError, match=r"needs `data`, .* sc.from_numpyro\(model, data={'X': X, 'y': y}\)"):
         from_numpyro(regression, DATA["X"], y=DATA["y"])
-    with pytest.raises(
-        ValueError, match=r"site `y` is a latent variable for each row .* put its values in `data`"
-    ):
+    with pytest.raises(ValueError, match=r"site `y` is a latent variable for each row .* put its values in `data`"):
         from_numpyro(regression, data={"X": DATA["X"]})
     with pytest.raises(ValueError, match="`X`: 30, `y`: 5"):
         from_numpyro(regression, data={"X": DATA["X"], "y": DATA["y"][:5]})
@@ -509,7 +479,5 @@ def test_other_bad_arguments():
 
 def test_without_numpyro_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro", None)
-    with pytest.raises(
-        MissingExtraError, match=r"sc\.from_numpyro needs the package `numpyro`.*scirocco\[numpyro\]"
-    ):
+    with pytest.raises(MissingExtraError, match=r"sc\.from_numpyro needs the package `numpyro`.*scirocco\[numpyro\]"):
         from_numpyro(regression, data=XY)

@@ -29,9 +29,7 @@ N = 30
 
 def test_without_pymc_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc", None)
-    with pytest.raises(
-        MissingExtraError, match=r"sc\.from_pymc needs .*`pip install pymc`.*scirocco\[pymc\]"
-    ):
+    with pytest.raises(MissingExtraError, match=r"sc\.from_pymc needs .*`pip install pymc`.*scirocco\[pymc\]"):
         from_pymc(object())
 
 
@@ -135,11 +133,7 @@ def test_shorter_observations_and_indices_are_used():
 def test_what_depends_on_data_alone_is_computed_once():
     """A regression on the row before and on the mean of all rows."""
     model, rows, _ = from_pymc(
-        whole(
-            lambda m: pm.Normal(
-                "y", m * (pt.concatenate([[0.0], pt.as_tensor(Y)[:-1]]) - Y.mean()), observed=Y
-            )
-        )
+        whole(lambda m: pm.Normal("y", m * (pt.concatenate([[0.0], pt.as_tensor(Y)[:-1]]) - Y.mean()), observed=Y))
     )
     before = np.concatenate([[0.0], Y[:-1]]) - Y.mean()
     each = model.log_likelihoods({"m": jnp.array(0.5)}, {name: value[4:9] for name, value in rows.items()})
@@ -217,9 +211,7 @@ def test_values_of_groups_after_a_run():
     made, _ = pymc_models.built("radon")
     problem = from_pymc(made, max_groups=10)
     assert sorted(problem.params) == ["mean", "noise", "slope", "spread"]
-    run = sc.sample(
-        *problem, num_samples=40, num_chains=1, sampler=sc.SGLD(1e-4), estimator=sc.Full(), progress=False
-    )
+    run = sc.sample(*problem, num_samples=40, num_chains=1, sampler=sc.SGLD(1e-4), estimator=sc.Full(), progress=False)
     found = run.locals(["county 7", "county 3"], num_draws=40, keep_draws=True)
     assert sorted(found.draws) == ["effect", "offset"]  # not the difference from the mean of all counties
     mean, spread = (np.asarray(run.draws[name])[0][:, None] for name in ("mean", "spread"))
@@ -320,9 +312,7 @@ def refused():
             "observations of `y` depend on each other",
         ),
         "custom density": (
-            lambda: whole(
-                lambda m: pm.CustomDist("y", m, logp=lambda value, m: -pt.sum((value - m) ** 2), observed=Y)
-            ),
+            lambda: whole(lambda m: pm.CustomDist("y", m, logp=lambda value, m: -pt.sum((value - m) ** 2), observed=Y)),
             "`y`",
         ),
         "summed potential": (
@@ -357,16 +347,12 @@ def refused():
         ),
         "covariance of groups": (
             lambda: whole(
-                lambda m: pm.Normal(
-                    "y", pm.MvNormal("z", m * np.ones(10), np.eye(10) + 0.5)[TENS], observed=Y
-                )
+                lambda m: pm.Normal("y", pm.MvNormal("z", m * np.ones(10), np.eye(10) + 0.5)[TENS], observed=Y)
             ),
             "`z` has values for 10 groups .* not independent",
         ),
         "local bounds": (
-            lambda: whole(
-                lambda m: pm.Normal("y", pm.Uniform("z", 0.0, pt.exp(m), shape=10)[TENS], observed=Y)
-            ),
+            lambda: whole(lambda m: pm.Normal("y", pm.Uniform("z", 0.0, pt.exp(m), shape=10)[TENS], observed=Y)),
             "`z` .* its bounds depend on `m`",
         ),
         "two factors": (
@@ -376,9 +362,7 @@ def refused():
             r"more than max_groups=5 groups of rows: `w` for 6 .*, `z` for 10 .*sc\.models\.GLMM",
         ),
         "many numbers": (
-            lambda: whole(
-                lambda m: pm.Normal("y", pm.Normal("z", m, shape=(10, 5))[TENS].sum(axis=1), observed=Y)
-            ),
+            lambda: whole(lambda m: pm.Normal("y", pm.Normal("z", m, shape=(10, 5))[TENS].sum(axis=1), observed=Y)),
             r"each group \(`z`\) have 5 numbers",
         ),
         "lengths": (

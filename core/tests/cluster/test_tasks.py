@@ -32,9 +32,7 @@ def client():
 def test_results_come_in_order_and_the_same_with_and_without_a_cluster(client):
     jobs, heard = list(range(6)), []
     here = cluster.run_tasks(sharding.square, jobs)
-    there = cluster.run_tasks(
-        sharding.square, jobs, client=client, on_progress=lambda *word: heard.append(word)
-    )
+    there = cluster.run_tasks(sharding.square, jobs, client=client, on_progress=lambda *word: heard.append(word))
     assert [value for value, _ in here] == [value for value, _ in there] == [job**2 for job in jobs]
     assert {pid for _, pid in here} == {os.getpid()}
     assert os.getpid() not in {pid for _, pid in there}
@@ -44,18 +42,12 @@ def test_results_come_in_order_and_the_same_with_and_without_a_cluster(client):
 
 @pytest.mark.parametrize("with_client", [False, True])
 @pytest.mark.parametrize(
-    ("job", "kind", "where"),
-    [("fail", InvalidValueError, "message"), ("break", KeyError, "note")],
+    ("job", "kind", "where"), [("fail", InvalidValueError, "message"), ("break", KeyError, "note")]
 )
 def test_an_error_names_its_job_and_ends_the_others(client, with_client, job, kind, where):
     names = ["the first", "the second"]
     with pytest.raises(kind) as caught:
-        cluster.run_tasks(
-            sharding.wait_or_fail,
-            [job, "wait"],
-            client=client if with_client else None,
-            names=names,
-        )
+        cluster.run_tasks(sharding.wait_or_fail, [job, "wait"], client=client if with_client else None, names=names)
     text = str(caught.value) if where == "message" else " ".join(caught.value.__notes__)
     assert "the first" in text and "the second" not in text
     _nothing_runs(client)
@@ -95,9 +87,7 @@ def test_what_counts_as_a_client(client):
     assert other.status == "closed"
     with pytest.raises(InvalidValueError, match="`client` of a test is closed"):
         cluster.as_client(other, "a test")
-    with pytest.raises(
-        InvalidTypeError, match=r"must be a distributed\.Client.*got LocalCluster.*Client\(cluster\)"
-    ):
+    with pytest.raises(InvalidTypeError, match=r"must be a distributed\.Client.*got LocalCluster.*Client\(cluster\)"):
         cluster.as_client(client.cluster, "a test")
     with pytest.raises(InvalidTypeError, match="got int"):
         cluster.as_client(4, "a test")
@@ -156,14 +146,10 @@ def test_what_cannot_travel_is_named(client, monkeypatch):
     mine = types.ModuleType("mymodels")
     exec("def function(job, tell): return job", mine.__dict__)
     monkeypatch.setitem(sys.modules, "mymodels", mine)
-    with pytest.raises(
-        WorkerError, match=r"No module named 'mymodels'.*client\.upload_file\('mymodels\.py'\)"
-    ):
+    with pytest.raises(WorkerError, match=r"No module named 'mymodels'.*client\.upload_file\('mymodels\.py'\)"):
         cluster.run_tasks(mine.function, [1], client=client)
     task = functools.partial(sharding.keep, params={"both": _Pair([1.0, 2.0])})
-    with pytest.raises(
-        InvalidTypeError, match=r"__main__\._Pair is registered.*module that workers can import"
-    ):
+    with pytest.raises(InvalidTypeError, match=r"__main__\._Pair is registered.*module that workers can import"):
         cluster.run_tasks(task, [1], client=client)
     _nothing_runs(client)
 

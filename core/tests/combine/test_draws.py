@@ -65,9 +65,7 @@ def test_trees_keep_their_structure_and_precision(method):
 def test_transformed_runs_are_combined_on_the_real_line(method, runs):
     """The same as combining (mean, log scale) by hand, so that scales stay positive; chains are joined."""
     found = method(runs).draws
-    by_hand = [
-        {"mean": np.ravel(run.draws["mean"]), "scale": np.log(np.ravel(run.draws["scale"]))} for run in runs
-    ]
+    by_hand = [{"mean": np.ravel(run.draws["mean"]), "scale": np.log(np.ravel(run.draws["scale"]))} for run in runs]
     expected = method(by_hand).draws
     assert found["scale"].min() > 0
     assert len(found["mean"]) == 300

@@ -60,9 +60,7 @@ def test_consensus_is_the_weighted_average(weights, seed):
         for c in (np.cov(part, rowvar=False) for part in draws)
     ]
     for i in (0, 49):
-        expected = np.linalg.solve(
-            sum(matrices), sum(w @ part[i] for w, part in zip(matrices, draws, strict=True))
-        )
+        expected = np.linalg.solve(sum(matrices), sum(w @ part[i] for w, part in zip(matrices, draws, strict=True)))
         np.testing.assert_allclose(consensus(draws, weights=weights).draws[i], expected, rtol=1e-10)
 
 

@@ -39,7 +39,7 @@ def exact_weights(points, h):
 
 def walk(moves, seed, points=POINTS, number=10_000):
     """As many chains as draws: independent ones."""
-    burnin = module._bandwidths(H, 15 if moves == "gibbs" else 60, True)
+    burnin = module.bandwidths(H, 15 if moves == "gibbs" else 60, True)
     rng = np.random.default_rng(seed)
     return module.sample_components(points, burnin, H, number, num_chains=number, moves=moves, rng=rng)
 
@@ -77,9 +77,9 @@ def semiparametric_weights(points, h):
 def test_semiparametric_components_have_their_weights(moves, seed):
     points = [part + 0.1 * np.random.default_rng(s).normal(size=part.shape) for s, part in enumerate(POINTS)]
     points[2] = np.array([[0.4, 0.4], [-0.5, -0.9], [0.2, -0.6]])  # three points have a covariance
-    normals = module._Normals.of(points, ["a", "b"], H)
+    normals = module.NormalParts.of(points, ["a", "b"], H)
     rng, number = np.random.default_rng(seed), 10_000
-    burnin = module._bandwidths(H, 15 if moves == "gibbs" else 60, True)
+    burnin = module.bandwidths(H, 15 if moves == "gibbs" else 60, True)
     options = {"num_chains": number, "moves": moves, "rng": rng, "normals": normals}
     found = module.sample_components(points, burnin, H, number, **options)
     assert_frequencies(found.indices, semiparametric_weights(points, H))
@@ -89,10 +89,7 @@ def test_semiparametric_estimates_add_no_variance_to_normal_subposteriors(seed):
     """Kernels alone add h² to the variance of each; in five dimensions that is much."""
     rng = np.random.default_rng(seed)
     shards = [rng.normal(mean, 1.0, size=(600, 5)) for mean in (-0.1, 0.1, 0.2)]
-    found = {
-        kind: kdemc(shards, semiparametric=kind, num_draws=1_000, seed=seed).draws.var()
-        for kind in (True, False)
-    }
+    found = {kind: kdemc(shards, semiparametric=kind, num_draws=1_000, seed=seed).draws.var() for kind in (True, False)}
     assert abs(found[True] * 3 - 1) < 0.12
     assert found[False] * 3 > 1.1
 
@@ -129,9 +126,7 @@ def test_one_subposterior_gives_its_density_estimate(seed):
     with pytest.warns(SciroccoWarning, match="20,000 draws come from 130 components"):
         found = kdemc([points], num_draws=20_000, num_chains=20_000, num_burnin=0, seed=seed)
     h = found.diagnostics["bandwidth"] * points.std(ddof=1)
-    p = stats.kstest(
-        found.draws[:, 0], lambda x: stats.norm.cdf(x[:, None], points[:, 0], h).mean(axis=1)
-    ).pvalue
+    p = stats.kstest(found.draws[:, 0], lambda x: stats.norm.cdf(x[:, None], points[:, 0], h).mean(axis=1)).pvalue
     assert p > 1e-6
     assert found.diagnostics["moved"] > 0.9
 
@@ -147,13 +142,13 @@ def test_weights_do_not_vanish_far_away(seed):
 
 
 def test_bandwidths_fall_and_stay():
-    widths = module._bandwidths(0.1, 40, True)
+    widths = module.bandwidths(0.1, 40, True)
     assert widths[0] == 1.0
     assert np.all(np.diff(widths[:31]) < 0)
     np.testing.assert_allclose(widths[30:], 0.1)
-    np.testing.assert_allclose(module._bandwidths(0.1, 40, False), 0.1)
-    np.testing.assert_allclose(module._bandwidths(2.0, 40, True), 2.0)
-    assert len(module._bandwidths(0.1, 0, True)) == 0
+    np.testing.assert_allclose(module.bandwidths(0.1, 40, False), 0.1)
+    np.testing.assert_allclose(module.bandwidths(2.0, 40, True), 2.0)
+    assert len(module.bandwidths(0.1, 0, True)) == 0
 
 
 def test_silvermans_bandwidth(seed):

@@ -19,8 +19,7 @@ import helpers
 import scirocco as sc
 import sharding
 from scirocco import cluster
-from scirocco.cluster.pickling import for_workers, opened
-from scirocco.cluster.rows import RowsOf
+from scirocco.cluster.pickling import RowsOf, for_workers, opened
 from scirocco.combine.divide import subposteriors
 from scirocco.combine.shards import deal, fractionate
 from scirocco.data.sources import MappedSource
@@ -53,9 +52,7 @@ def in_numpy(parts):
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("num_shards", [1, 3, 7])
-@pytest.mark.parametrize(
-    "model", [sharding.SCALED, sc.Model(sharding.scaled_likelihood, sharding.scaled_prior)]
-)
+@pytest.mark.parametrize("model", [sharding.SCALED, sc.Model(sharding.scaled_likelihood, sharding.scaled_prior)])
 def test_the_densities_on_the_real_line_multiply_to_the_posterior(model, num_shards, seed):
     data = sharding.rows(100, seed)
     part = fractionate(model, num_shards)
@@ -256,8 +253,7 @@ def test_folders_and_shards_of_them_are_streamed_to_the_same_draws(client, tmp_p
         sc.data.write(path, x[30 * number : 30 * number + 30])
     options = OPTIONS | {"num_samples": 100}
     here, there = (
-        subposteriors(sharding.GAUSSIAN, paths, None, np.float32(0), **options, client=link)
-        for link in (None, client)
+        subposteriors(sharding.GAUSSIAN, paths, None, np.float32(0), **options, client=link) for link in (None, client)
     )
     helpers.assert_equal(in_numpy(here), in_numpy(there))
     assert here.num_rows == [30, 30]
@@ -316,11 +312,7 @@ def test_ctrl_c_keeps_what_there_is_and_begins_no_other_shard(tmp_path, plain, m
         ({"data": ["nowhere"], "num_shards": None}, InvalidValueError, "there is no folder"),
         ({"model": sc.Model}, InvalidTypeError, "add parentheses"),
         ({"model": sharding.log_prior}, InvalidTypeError, "are made of a sc.Model"),
-        (
-            {"model": sc.CountModel(1.0, lambda x, z: z)},
-            InvalidTypeError,
-            "could not be combined",
-        ),
+        ({"model": sc.CountModel(1.0, lambda x, z: z)}, InvalidTypeError, "could not be combined"),
     ],
 )
 def test_bad_inputs(change, kind, message):
@@ -355,12 +347,12 @@ def test_a_store_refuses_another_configuration(tmp_path, change, message):
 
 
 def _begin(folder):
-    from scirocco.combine.divide import _page
+    from scirocco.combine.divide import page_of
     from scirocco.combine.shards import SHARDS
 
     options = {key: OPTIONS[key] for key in ("sampler", "estimator", "num_burnin")}
-    options |= {"thin": 1, "num_chains": 1, "keep_gradients": False}
-    full = _page(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
+    options |= {"thin": 1, "num_chains": 1}
+    full = page_of(sharding.SCALED, deal(sharding.rows(60), 3, 4, True), options, 4, True)
     SHARDS.begin(str(folder), full, resume=False, overwrite=False)
 
 
@@ -396,16 +388,12 @@ def test_a_damaged_or_missing_page_is_said_to_be_one(tmp_path):
 
 
 def test_a_worker_that_does_not_see_the_files_says_so(tmp_path):
-    from scirocco.combine.shards import Settings, Shard, draw
+    from scirocco.combine.shards import Shard, ShardSettings, draw
 
     shard = Shard(None, 0, str(tmp_path / "elsewhere" / "shard-000"))
     with pytest.raises(sc.errors.StoreError, match=r"cannot find .*elsewhere.*common file system"):
-        draw(shard, lambda step: None, settings=Settings(sharding.SCALED, None, {}, False))
+        draw(shard, lambda step: None, settings=ShardSettings(sharding.SCALED, None, {}, False))
     _begin(tmp_path / "store")
     shard = Shard(None, 0, str(tmp_path / "store" / "shard-000"))
     with pytest.raises(sc.errors.StoreError, match="JAX_ENABLE_X64"):
-        draw(
-            shard,
-            lambda step: None,
-            settings=Settings(sharding.SCALED, None, {}, not jax.config.jax_enable_x64),
-        )
+        draw(shard, lambda step: None, settings=ShardSettings(sharding.SCALED, None, {}, not jax.config.jax_enable_x64))

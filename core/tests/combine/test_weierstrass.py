@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from scirocco.combine.gaussian import consensus
-from scirocco.combine.weierstrass import _shuffled, merge, weierstrass
+from scirocco.combine.weierstrass import merge, shuffled, weierstrass
 from scirocco.errors import SciroccoWarning
 
 pytestmark = pytest.mark.unit
@@ -82,7 +82,7 @@ def test_one_subposterior_is_the_posterior(seed):
 
 
 def test_shuffled_indices_are_spread_evenly(seed):
-    counts = np.bincount(_shuffled(7, 30, np.random.default_rng(seed)), minlength=7)
+    counts = np.bincount(shuffled(7, 30, np.random.default_rng(seed)), minlength=7)
     assert counts.sum() == 30
     assert counts.max() - counts.min() == 1
 

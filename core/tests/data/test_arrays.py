@@ -24,10 +24,7 @@ def test_a_source_knows_its_rows():
     source = as_source({"x": X, "y": Y})
     assert source.num_rows == 10
     assert source.nbytes == X.nbytes + Y.nbytes
-    assert source.row_spec == {
-        "x": jax.ShapeDtypeStruct((3,), np.float32),
-        "y": jax.ShapeDtypeStruct((), np.int32),
-    }
+    assert source.row_spec == {"x": jax.ShapeDtypeStruct((3,), np.float32), "y": jax.ShapeDtypeStruct((), np.int32)}
 
 
 def test_take_and_read():
@@ -136,10 +133,7 @@ def test_scales_a_thousandfold_apart_are_remarked_on(ratio, complains):
 
 
 def test_the_same_data_have_the_same_fingerprint():
-    assert (
-        as_source({"x": X, "y": Y}).fingerprint()
-        == as_source({"y": Y.copy(), "x": jnp.asarray(X)}).fingerprint()
-    )
+    assert as_source({"x": X, "y": Y}).fingerprint() == as_source({"y": Y.copy(), "x": jnp.asarray(X)}).fingerprint()
 
 
 def changed(array, index):

@@ -56,9 +56,7 @@ def test_every_window_start_is_equally_likely(num_rows, size, seed, monkeypatch)
     grid = jax.vmap(jax.vmap(jax.vmap(start, (None, 0, None)), (None, None, 0)), (0, None, None))
     starts = np.asarray(grid(order_words, offset_words, jnp.arange(how.epoch)))
     assert starts.shape == (4, how.epoch, num_rows)
-    np.testing.assert_array_equal(
-        np.sort(starts, axis=-1), np.broadcast_to(np.arange(num_rows), starts.shape)
-    )
+    np.testing.assert_array_equal(np.sort(starts, axis=-1), np.broadcast_to(np.arange(num_rows), starts.shape))
 
 
 @pytest.mark.parametrize(("num_rows", "size"), SHAPES)
@@ -75,9 +73,7 @@ def test_no_row_comes_twice_in_an_epoch(num_rows, size, seed):
 def test_epochs_differ_in_order_and_offset(seed):
     how = Blocks(64, 4)
     starts = np.asarray(plans_of(how, keys_of(seed, 20), jnp.arange(3 * how.epoch))).reshape(60, how.epoch)
-    assert len(np.unique(starts, axis=0)) == 60, (
-        "two epochs (or two keys) walk through the data in the same order"
-    )
+    assert len(np.unique(starts, axis=0)) == 60, "two epochs (or two keys) walk through the data in the same order"
     assert len(np.unique(starts[:, 0] % 4)) == 4, "the offset never changes"
 
 
@@ -102,9 +98,7 @@ def test_arranged_rows_are_the_data_and_windows_never_leave_them(num_rows, size,
     np.testing.assert_array_equal(rows["b"][..., 0], 2 * rows["a"])
     np.testing.assert_array_equal(index, (np.arange(num_rows)[:, None] + np.arange(size)) % num_rows)
     if num_rows > 8:
-        assert not np.array_equal(arranged["a"], how.arrange(data, seed + 1)["a"]), (
-            "the seed must decide the shuffle"
-        )
+        assert not np.array_equal(arranged["a"], how.arrange(data, seed + 1)["a"]), "the seed must decide the shuffle"
 
 
 # -- independent rows -----------------------------------------------------------------------------------------
@@ -243,9 +237,7 @@ def test_plans_of_one_key_do_not_depend_on_how_they_are_asked_for(sampling, seed
 
 def test_batch_larger_than_the_data_is_refused():
     for sampling, size in itertools.product(batching.SAMPLING, (11, 1_000)):
-        with pytest.raises(
-            InvalidValueError, match=rf"`batch_size` is {size}, but the data have only 10 rows"
-        ):
+        with pytest.raises(InvalidValueError, match=rf"`batch_size` is {size}, but the data have only 10 rows"):
             batching.batching(size, 10, sampling)
 
 

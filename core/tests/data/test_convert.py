@@ -73,9 +73,7 @@ def write_zarr_columns(version):
     def write(path):
         group = zarr.open_group(path, mode="w", zarr_format=version)
         for name, column in frame().items():
-            array = group.create_array(
-                name, shape=(N,), chunks=(70 if name == "y" else 64,), dtype=column.dtype
-            )
+            array = group.create_array(name, shape=(N,), chunks=(70 if name == "y" else 64,), dtype=column.dtype)
             array[:] = column.to_numpy()
 
     return write
@@ -153,9 +151,7 @@ def write_zarr_matrix(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "write"),
-    [("rows.npz", write_fortran_npz), ("rows.zarr", write_zarr_matrix)],
-    ids=["npz", "zarr"],
+    ("name", "write"), [("rows.npz", write_fortran_npz), ("rows.zarr", write_zarr_matrix)], ids=["npz", "zarr"]
 )
 def test_matrices(tmp_path, name, write):
     write(tmp_path / name)
@@ -186,8 +182,7 @@ def test_lists_become_matrices(tmp_path):
         "fixed": pa.FixedSizeListArray.from_arrays(flat, 3),
         "equal": pa.ListArray.from_arrays(pa.array(np.arange(0, 3 * N + 1, 3), pa.int32()), flat),
         "deep": pa.ListArray.from_arrays(
-            pa.array(nested[2], pa.int32()),
-            pa.ListArray.from_arrays(pa.array(nested[1], pa.int32()), nested[0]),
+            pa.array(nested[2], pa.int32()), pa.ListArray.from_arrays(pa.array(nested[1], pa.int32()), nested[0])
         ),
         "codes": pa.array(Y % 3).dictionary_encode(),
         "flag": pa.array(Y % 2 == 0),
@@ -199,9 +194,7 @@ def test_lists_become_matrices(tmp_path):
     np.testing.assert_array_equal(rows["deep"], np.arange(4 * N).reshape(N, 2, 2))
     np.testing.assert_array_equal(rows["codes"], Y % 3)
     np.testing.assert_array_equal(rows["flag"], Y % 2 == 0)
-    stacked = convert(
-        tmp_path / "lists.parquet", tmp_path / "s", columns={"x": ["fixed", "codes"]}, shuffle=False
-    )
+    stacked = convert(tmp_path / "lists.parquet", tmp_path / "s", columns={"x": ["fixed", "codes"]}, shuffle=False)
     np.testing.assert_array_equal(stacked.read(0, N)["x"], np.column_stack([X, Y % 3]).astype(np.float32))
 
 
@@ -390,10 +383,7 @@ REFUSED = {
         "column `b` is double in part-1.parquet but int64 in part-0.parquet",
     ),
     "a column less": (_folder({"a": [1], "b": [1]}, {"a": [1]}), "part-1.parquet has no column `b`"),
-    "a column more": (
-        _folder({"a": [1]}, {"a": [1], "b": [1]}),
-        "part-1.parquet has a column `b` that part-0",
-    ),
+    "a column more": (_folder({"a": [1]}, {"a": [1], "b": [1]}), "part-1.parquet has a column `b` that part-0"),
     "csv empty cell": (_csv("a,b\n1,2\n1,\n"), "column `b` of bad.csv has an empty cell or NaN at row 1"),
     "csv short line": (_csv("a,b\n1,2\n1\n"), "line 3 of .*bad.csv has 1 fields, the first line 2"),
     "csv long line": (_csv("a,b\n1,2\n1,2,3\n"), "line 3 of .*bad.csv has 3 fields, the first line 2"),
@@ -402,10 +392,7 @@ REFUSED = {
     "csv dates": (_csv("a\n2020-01-01\n"), "column `a` of bad.csv holds text: '2020-01-01' at row 0.*dates"),
     "csv empty": (_csv(""), "bad.csv is empty"),
     "csv no rows": (_csv("a,b\n"), "bad.csv: there are no rows"),
-    "npz lengths": (
-        _npz(a=np.ones(3), b=np.ones(4)),
-        "bad.npz have different numbers of rows .`a`: 3, `b`: 4",
-    ),
+    "npz lengths": (_npz(a=np.ones(3), b=np.ones(4)), "bad.npz have different numbers of rows .`a`: 3, `b`: 4"),
     "npz text": (_npz(a=np.array(["u"])), "array `a` of bad.npz has dtype <U1"),
     "npz objects": (_npz(a=np.array([{}])), "array `a` of bad.npz holds Python objects.*never unpickled"),
     "npz number": (_npz(a=np.array(1.0)), "array `a` of bad.npz is a single number"),

@@ -69,9 +69,7 @@ def test_take_and_read(corpus, seed):
 def test_rows_without_padding(corpus, seed):
     order = np.random.default_rng(seed).integers(0, N, 200)
     indptr, indices, counts = corpus.take_csr(order)
-    np.testing.assert_array_equal(
-        sp.csr_array((counts, indices, indptr), shape=(200, V)).toarray(), DENSE[order]
-    )
+    np.testing.assert_array_equal(sp.csr_array((counts, indices, indptr), shape=(200, V)).toarray(), DENSE[order])
     indptr, indices, counts = corpus.take_csr([7])
     assert indptr.tolist() == [0, 0]
     assert len(indices) == len(counts) == 0

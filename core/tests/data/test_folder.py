@@ -50,10 +50,7 @@ def test_a_folder_knows_its_rows(source):
     assert source.nbytes == X.nbytes + Y.nbytes
     assert not source.shuffled
     assert source.checked
-    assert source.row_spec == {
-        "x": jax.ShapeDtypeStruct((3,), np.float32),
-        "y": jax.ShapeDtypeStruct((), np.int32),
-    }
+    assert source.row_spec == {"x": jax.ShapeDtypeStruct((3,), np.float32), "y": jax.ShapeDtypeStruct((), np.int32)}
 
 
 def test_take_and_read(source, seed):
@@ -236,10 +233,7 @@ def _cut(path):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (
-            lambda path: (path / HEADER).unlink(),
-            "not a scirocco data folder.*scirocco data convert SOURCE FOLDER",
-        ),
+        (lambda path: (path / HEADER).unlink(), "not a scirocco data folder.*scirocco data convert SOURCE FOLDER"),
         (lambda path: (path / HEADER).write_text("{"), "cannot be used"),
         (lambda path: (path / HEADER).write_text("[]"), "format is not"),
         (lambda path: edit_header(path, format="other"), "format is not"),

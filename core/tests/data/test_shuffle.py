@@ -86,9 +86,7 @@ def test_words_of_an_epoch_are_uniform(seed):
     z = (bits.mean(axis=0) - 0.5) * 2 * np.sqrt(len(bits))
     assert np.max(np.abs(z)) < 5
     signs = 2.0 * bits - 1.0
-    products = (
-        signs[:-1].T @ signs[1:]
-    )  # 32 × 32 sums of independent signs: their squares are nearly a chi-square
+    products = signs[:-1].T @ signs[1:]  # 32 × 32 sums of independent signs: their squares are nearly a chi-square
     assert abs(helpers.chi_square_z(np.sum(products**2) / (len(signs) - 1), 32 * 32)) < 5
 
 

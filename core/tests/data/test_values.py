@@ -124,10 +124,7 @@ def arrow_table(columns):
 def test_a_row_of_a_table_is_a_dict_of_its_columns(make):
     columns = {"size": Y.astype(np.float32), "age": np.arange(40)}
     source = as_source(make(columns))
-    assert {name: leaf.dtype.name for name, leaf in source.arrays.items()} == {
-        "age": "int32",
-        "size": "float32",
-    }
+    assert {name: leaf.dtype.name for name, leaf in source.arrays.items()} == {"age": "int32", "size": "float32"}
     for name, column in columns.items():
         np.testing.assert_array_equal(source.arrays[name], column)
 
@@ -156,9 +153,7 @@ def test_a_table_is_sampled_and_written_by_column(tmp_path):
 
 
 def matrix(kind="csr", **changes):
-    made = sp.random_array(
-        (30, 20), density=0.2, rng=1, format=kind, data_sampler=lambda size: np.full(size, 2)
-    )
+    made = sp.random_array((30, 20), density=0.2, rng=1, format=kind, data_sampler=lambda size: np.full(size, 2))
     for name, change in changes.items():
         getattr(made, name)[change[0]] = change[1]
     return made
@@ -194,9 +189,7 @@ def test_damaged_matrices_are_refused_before_compiled_code_reads_them(use, damag
 
 
 def test_a_matrix_is_sorted_and_summed_although_scipy_believes_it_is():
-    given = sp.csr_array(
-        (np.array([1, 2, 3], np.int8), np.array([2, 0, 2]), np.array([0, 3, 3])), shape=(2, 4)
-    )
+    given = sp.csr_array((np.array([1, 2, 3], np.int8), np.array([2, 0, 2]), np.array([0, 3, 3])), shape=(2, 4))
     given.has_canonical_format = given.has_sorted_indices = True
     found = as_csr(given, "m")
     np.testing.assert_array_equal(found.toarray(), [[2, 0, 4, 0], [0, 0, 0, 0]])

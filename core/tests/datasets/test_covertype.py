@@ -35,10 +35,7 @@ def test_columns(patches, raw):
     for part in (slice(10, 14), slice(14, 54)):
         assert np.all(patches.X[:, part].sum(axis=1) == 1)
     assert raw.X.dtype == np.int16 and raw.X[0, :3].tolist() == [2596, 51, 3]
-    assert [patches.names[k] for k in np.flatnonzero(raw.X[0, 10:]) + 10] == [
-        "Wilderness_Area1",
-        "Soil_Type29",
-    ]
+    assert [patches.names[k] for k in np.flatnonzero(raw.X[0, 10:]) + 10] == ["Wilderness_Area1", "Soil_Type29"]
     counts = np.bincount(raw.y)
     assert raw.y[0] == 5
     assert counts.tolist() == [0, 211_840, 283_301, 35_754, 2_747, 9_493, 17_367, 20_510]

@@ -4,7 +4,6 @@ import functools
 import gzip
 import hashlib
 import http.server
-import os
 import threading
 import zipfile
 
@@ -13,7 +12,7 @@ import pytest
 
 import scirocco as sc
 from scirocco import errors
-from scirocco.datasets import corpora, files, originals
+from scirocco.datasets import classification, corpora, files, relations
 from scirocco.datasets.files import Entry, File
 from shared_data import data_folder
 
@@ -87,29 +86,22 @@ def test_the_cache_without_its_variable(monkeypatch, tmp_path):
 
 def test_a_corpus_is_read(tiny):
     entry, origin = tiny
-    data = corpora._corpus(entry, origin, 0)
+    data = corpora.read_counts(entry, origin, 0)
     np.testing.assert_array_equal(data.matrix.toarray(), [[4, 0, 1], [0, 0, 0], [0, 2, 0]])
     assert data.matrix.dtype == np.int32 and data.vocabulary == ("ant", "bee", "cat")
     assert data.source.startswith("tiny: a field. Licence: none needed. Read from ")
-    np.testing.assert_array_equal(corpora._corpus(entry, origin, 2).matrix.toarray(), [[4, 0, 1], [0, 2, 0]])
+    np.testing.assert_array_equal(corpora.read_counts(entry, origin, 2).matrix.toarray(), [[4, 0, 1], [0, 2, 0]])
     with pytest.raises(errors.InvalidValueError, match="no document of `tiny` has 6 tokens"):
-        corpora._corpus(entry, origin, 6)
+        corpora.read_counts(entry, origin, 6)
     with pytest.raises(errors.InvalidTypeError, match="`min_tokens`"):
-        corpora._corpus(entry, origin, 1.5)
+        corpora.read_counts(entry, origin, 1.5)
 
 
 def test_missing_files_are_described(tiny, tmp_path, cache):
     entry, _ = tiny
     with pytest.raises(errors.InvalidValueError) as caught:
         files.find(entry)
-    for words in (
-        str(cache / "tiny"),
-        "tiny.npz",
-        entry.files[0].sha256,
-        "a field",
-        "Counted by hand",
-        "--data",
-    ):
+    for words in (str(cache / "tiny"), "tiny.npz", entry.files[0].sha256, "a field", "Counted by hand", "--data"):
         assert words in str(caught.value)
 
 
@@ -130,36 +122,8 @@ def test_a_damaged_file_is_refused_also_after_a_good_one(tiny):
     entry, origin = tiny
     files.find(entry, origin)
     (origin / "words.txt").write_bytes(WORDS.replace(b"bee", b"bug"))
-    with pytest.raises(
-        errors.InvalidValueError, match=r"words\.txt is damaged or another version: its sha256"
-    ):
+    with pytest.raises(errors.InvalidValueError, match=r"words\.txt is damaged or another version: its sha256"):
         files.find(entry, origin)
-
-
-def test_a_file_is_hashed_once_for_each_state(tiny, monkeypatch, cache):
-    entry, origin = tiny
-    hashed = []
-    monkeypatch.setattr(files, "sha256", lambda path: hashed.append(path.name) or real(path))
-    files.find(entry, origin)
-    files.find(entry, origin)
-    assert hashed == ["tiny.npz", "words.txt"]
-    os.utime(origin / "tiny.npz", ns=(0, 0))
-    files.find(entry, origin)
-    assert hashed == ["tiny.npz", "words.txt", "tiny.npz"]
-    (cache / "checked.json").write_text("{")  # a broken memory is no memory
-    files.find(entry, origin)
-    assert len(hashed) == 5
-    assert sorted(path.name for path in cache.iterdir()) == ["checked.json"]
-
-
-real = files.sha256
-
-
-def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tiny, monkeypatch, tmp_path):
-    entry, origin = tiny
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert len(files.find(entry, origin)) == 2
 
 
 @pytest.fixture
@@ -183,9 +147,9 @@ def _doubled(paths):
 def _made_entry(root, address, content=None, checksum=None):
     (root / "numbers.txt").write_text("1 2 3\n")
     right = "sha256:" + hashlib.sha256(b"1 2 3\n").hexdigest()
-    original = originals.Original("numbers.txt", f"{address}/numbers.txt", checksum or right)
-    content = content or originals.digest({"numbers": np.array([2.0, 4.0, 6.0])})
-    recipe = originals.Recipe((original,), _doubled, content)
+    original = files.Original("numbers.txt", f"{address}/numbers.txt", checksum or right)
+    content = content or files.digest({"numbers": np.array([2.0, 4.0, 6.0])})
+    recipe = files.DownloadRecipe((original,), _doubled, content)
     return Entry("tiny", (File("tiny.npz", "0" * 64, 1),), "a field", "Doubled.", "be kind.", recipe)
 
 
@@ -226,7 +190,7 @@ def test_mnist_is_read_from_its_original_files(tmp_path):
         head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
         paths.append(tmp_path / f"{number}.gz")
         paths[-1].write_bytes(gzip.compress(head + array.tobytes()))
-    made = originals.make_mnist(paths)
+    made = classification.make_mnist(paths)
     np.testing.assert_array_equal(made["x_train"], images)
     np.testing.assert_array_equal(made["y_test"], labels)
 
@@ -239,7 +203,7 @@ def test_covertype_is_read_from_its_original_file(tmp_path):
     rows[:, 54] = [2, 7, 1]
     text = "\n".join(",".join(map(str, row)) for row in rows)
     (tmp_path / "covtype.data.gz").write_bytes(gzip.compress(text.encode()))
-    made = originals.make_covertype([tmp_path / "covtype.data.gz"])
+    made = classification.make_covertype([tmp_path / "covtype.data.gz"])
     np.testing.assert_array_equal(made["quantT"].T, rows[:, :10])
     assert made["wilderness"].tolist() == [0, 3, 1] and made["soil"].tolist() == [0, 39, 6]
     assert made["cover_type"].tolist() == [2, 7, 1]
@@ -258,7 +222,7 @@ def test_movielens_is_read_from_its_archive(tmp_path):
         archive.writestr("ml-100k/u.item", "\n".join(films).encode("latin-1"))
         archive.writestr("ml-100k/u.user", "1|24|M|technician|85711\n2|53|F|other|94043\n")
         archive.writestr("ml-100k/u.genre", "".join(f"{g}|{n}\n" for n, g in enumerate(genres)) + "\n")
-    made = originals.make_movielens100k([tmp_path / "ml-100k.zip"])
+    made = relations.make_movielens100k([tmp_path / "ml-100k.zip"])
     assert made["user"].tolist() == [2, 1, 1] and made["rating"].tolist() == [5, 3, 4]
     assert made["ua_test"].tolist() == [False, True, False] and made["fold"].tolist() == [5, 1, 2]
     assert made["item_title"][0] == "Cité (1995)" and made["genre_names"].tolist() == genres
@@ -270,7 +234,7 @@ def test_recipes_make_what_the_loaders_read(name):
     """The digest that a download must have is that of the file at hand."""
     entry = sc.datasets.ENTRIES[name]
     with np.load(data_folder(name) / name / f"{name}.npz") as stored:
-        assert originals.digest({key: stored[key] for key in stored}) == entry.recipe.content
+        assert files.digest({key: stored[key] for key in stored}) == entry.recipe.content
 
 
 def test_load_names_and_the_licence_once(capsys):

@@ -10,9 +10,7 @@ from shared_data import data_folder
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(
-    ("which", "nodes", "edges"), [("ca-GrQc", 5_242, 14_484), ("email-Eu-core", 1_005, 24_929)]
-)
+@pytest.mark.parametrize(("which", "nodes", "edges"), [("ca-GrQc", 5_242, 14_484), ("email-Eu-core", 1_005, 24_929)])
 def test_networks_have_their_sizes(which, nodes, edges):
     found = datasets.graphs(data_folder("graphs"), which=which)
     assert (found.num_nodes, len(found.edges)) == (nodes, edges) and found.edges.max() < nodes

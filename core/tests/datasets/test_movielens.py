@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scirocco import errors
-from scirocco.datasets.visits import MOVIELENS, movielens100k
+from scirocco.datasets.relations import MOVIELENS, movielens100k
 from shared_data import data_folder
 
 pytestmark = pytest.mark.unit
@@ -30,11 +30,7 @@ def test_films(ratings):
     assert (ratings.users[0], ratings.items[0], ratings.ratings[0]) == (195, 241, 3)
     assert ratings.titles[0] == "Toy Story (1995)" and len(ratings.titles) == 1_682
     assert ratings.genres.shape == (1_682, 19) and ratings.genres.dtype == bool
-    assert {ratings.genre_names[k] for k in np.flatnonzero(ratings.genres[0])} == {
-        "Animation",
-        "Children's",
-        "Comedy",
-    }
+    assert {ratings.genre_names[k] for k in np.flatnonzero(ratings.genres[0])} == {"Animation", "Children's", "Comedy"}
     assert "may not be redistributed" in ratings.source
 
 

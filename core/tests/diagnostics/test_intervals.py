@@ -22,9 +22,7 @@ def share_inside(chain, truth, corrected):
 def test_independent_draws(count, seed):
     """A further draw is inside with exactly the probability that is asked for, however few there are."""
     rng = np.random.default_rng([seed, count])
-    shares = [
-        share_inside(rng.exponential(size=(count, 50)), rng.exponential(size=50), False) for _ in range(200)
-    ]
+    shares = [share_inside(rng.exponential(size=(count, 50)), rng.exponential(size=50), False) for _ in range(200)]
     assert abs(np.mean(shares) - 0.9) < 5 * np.std(shares) / np.sqrt(len(shares))
 
 
@@ -50,9 +48,7 @@ def test_worth_of_independent_draws(seed):
 
 def test_too_few_draws():
     assert (least_draws(0.9), least_draws(0.95), widest(20, 0.95), widest(40, 0.95)) == (19, 39, 0.9, 0.95)
-    with pytest.raises(
-        InvalidValueError, match=r"of 95 % requires at least 39 draws, got 20\. .* at most 0\.9"
-    ):
+    with pytest.raises(InvalidValueError, match=r"of 95 % requires at least 39 draws, got 20\. .* at most 0\.9"):
         central(np.zeros((20, 3)), 0.95)
     for wrong in (90, 0, 1.0, "0.9", None):
         with pytest.raises(InvalidValueError, match="between 0 and 1"):

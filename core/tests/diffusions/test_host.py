@@ -159,11 +159,7 @@ def test_zero_is_not_absorbing(seed):
 @pytest.mark.parametrize("position", [0, 4_321])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        (name, value)
-        for name in ("theta", "shape", "time", "rate")
-        for value in (math.nan, math.inf, -math.inf)
-    ]
+    [(name, value) for name in ("theta", "shape", "time", "rate") for value in (math.nan, math.inf, -math.inf)]
     + [("theta", -1e-300), ("shape", 0.0), ("shape", -1.0), ("time", 0.0), ("time", -0.1)],
 )
 def test_bad_values_are_named(name, value, position):

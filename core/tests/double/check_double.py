@@ -37,9 +37,7 @@ def check_draws():
     run = helpers.draw("SGLD", "Full", data=DATA, params=PARAMS, keep_gradients=True)
     dtypes = {leaf.dtype for leaf in jax.tree.leaves((run.draws, run.gradients, run.stats))}
     assert dtypes == {np.dtype(np.float64)}, dtypes
-    for bias, weights, *kept in zip(
-        *(leaf[0] for leaf in jax.tree.leaves((run.draws, run.gradients))), strict=True
-    ):
+    for bias, weights, *kept in zip(*(leaf[0] for leaf in jax.tree.leaves((run.draws, run.gradients))), strict=True):
         exact = helpers.exact_gradient({"bias": bias, "weights": weights}, DATA)
         helpers.assert_close(kept, jax.tree.leaves(exact), rtol=1e-12, atol=1e-12)
 
@@ -50,9 +48,7 @@ def check_programs():
     Read off the traced programs; nothing is compiled for a chain.
     """
     found = collections.defaultdict(set)
-    samplers = [
-        name for name in helpers.SAMPLERS if name != "SGHMC-auto"
-    ]  # SGHMC-friction, its numbers chosen
+    samplers = [name for name in helpers.SAMPLERS if name != "SGHMC-auto"]  # SGHMC-friction, its numbers chosen
     estimators = list(helpers.ESTIMATORS)
     for number, sampler in enumerate(samplers):
         estimator = estimators[(number + SEED) % len(estimators)]

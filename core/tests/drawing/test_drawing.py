@@ -22,9 +22,7 @@ def test_a_thinned_trace_keeps_every_extreme(seed):
 
 
 def test_text_is_escaped_and_markup_is_not():
-    assert (
-        tag("td", "<b>", Html("<i>x</i>"), title='"a"') == '<td title="&quot;a&quot;">&lt;b&gt;<i>x</i></td>'
-    )
+    assert tag("td", "<b>", Html("<i>x</i>"), title='"a"') == '<td title="&quot;a&quot;">&lt;b&gt;<i>x</i></td>'
     assert join(["a", "<"], ", ") == "a, &lt;"
     assert "&lt;script&gt;" in sortable("t", ["name"], [["<script>"]], "A table")
 
@@ -43,9 +41,7 @@ def test_axes_hold_what_is_drawn():
     assert svg.ticks(0.0, 10.0) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     frame = svg.Frame((1.0, 100.0), (0.0, 1.0), logs="x")
     np.testing.assert_allclose(frame.across([1.0, 10.0, 100.0]), [0.0, 0.5, 1.0])
-    assert (
-        svg.line(frame, [1.0, 10.0, 100.0], [0.0, np.nan, 1.0], "c0").count("M") == 2
-    )  # broken in the middle
+    assert svg.line(frame, [1.0, 10.0, 100.0], [0.0, np.nan, 1.0], "c0").count("M") == 2  # broken in the middle
 
 
 def test_rows_without_numbers_are_named_but_not_drawn():

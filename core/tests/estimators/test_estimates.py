@@ -203,10 +203,7 @@ def walk(estimator, positions, seed=0):
 def some_positions(count, seed):
     rng = np.random.default_rng([seed, 9])
     names = HERE.keys()
-    return [
-        {name: HERE[name] + np.float32(rng.normal(size=HERE[name].shape)) for name in names}
-        for _ in range(count)
-    ]
+    return [{name: HERE[name] + np.float32(rng.normal(size=HERE[name].shape)) for name in names} for _ in range(count)]
 
 
 def test_svrg_moves_its_centre_when_due_and_only_then(seed):
@@ -215,9 +212,7 @@ def test_svrg_moves_its_centre_when_due_and_only_then(seed):
     for number, (_, total, memory, _) in enumerate(steps):
         due = number - number % 3
         helpers.assert_equal(memory.centre, positions[due])
-        np.testing.assert_allclose(
-            ravel_pytree(memory.total)[0], exact_sum(positions[due]), rtol=1e-4, atol=1e-4
-        )
+        np.testing.assert_allclose(ravel_pytree(memory.total)[0], exact_sum(positions[due]), rtol=1e-4, atol=1e-4)
         if number == due:
             helpers.assert_equal(total, memory.total)
 
@@ -325,10 +320,7 @@ def test_taylor_is_unbiased_and_within_its_bound(order):
     """Every pair of rows of a logistic regression: gradients and values, their means, and the promise to samplers."""
     model = sc.Model.linear("bernoulli", lambda beta: -0.5 * jnp.sum(beta**2))
     rng = np.random.default_rng(3)
-    data = {
-        "x": jnp.asarray(rng.normal(size=(NUM_ROWS, 2)), jnp.float32),
-        "y": jnp.array([0.0, 1.0, 1.0, 0.0, 1.0]),
-    }
+    data = {"x": jnp.asarray(rng.normal(size=(NUM_ROWS, 2)), jnp.float32), "y": jnp.array([0.0, 1.0, 1.0, 0.0, 1.0])}
     centre, here = jnp.array([0.2, -0.1]), jnp.array([1.5, 0.8])
     bare = sc.Taylor(BATCH, order=order, centre=centre)
     prepared = bare.prepare(model.valued, table(bare, data), centre, jax.random.key(0))

@@ -17,10 +17,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 def exact(data, params):
     """Linear regression: gradient of one row is residual times (x, 1)."""
     residual = data["y"] - np.sum(data["x"] * params["weights"], axis=(1, 2)) - params["bias"]
-    return {
-        "bias": np.sum(residual**2),
-        "weights": np.sum((residual[:, None, None] * data["x"]) ** 2, axis=0),
-    }
+    return {"bias": np.sum(residual**2), "weights": np.sum((residual[:, None, None] * data["x"]) ** 2, axis=0)}
 
 
 def test_all_rows_give_the_exact_sum(tmp_path):
@@ -36,9 +33,7 @@ def test_some_rows_give_an_unbiased_estimate(seed):
     data, params = helpers.make_data(num_rows=500), helpers.make_params()
     found = np.array(
         [
-            float(
-                sc.empirical_fisher(helpers.MODEL, data, params, num_rows=50, seed=1_000 * seed + k)["bias"]
-            )
+            float(sc.empirical_fisher(helpers.MODEL, data, params, num_rows=50, seed=1_000 * seed + k)["bias"])
             for k in range(200)
         ]
     )
@@ -67,9 +62,7 @@ def test_it_preconditions_a_recipe():
         num_chains=4,
         progress=False,
     )
-    np.testing.assert_allclose(
-        run.draws.astype(np.float64).std(axis=(0, 1)) / exact_sd, np.ones(3), atol=0.15
-    )
+    np.testing.assert_allclose(run.draws.astype(np.float64).std(axis=(0, 1)) / exact_sd, np.ones(3), atol=0.15)
 
 
 def test_bad_numbers_of_rows():

@@ -154,8 +154,6 @@ def test_many_parameters_need_no_learning_rate():
     assert report["learning_rate"] is None and report["passes"] < 10
     logits = x @ centre
     chance = 1 / (1 + np.exp(-logits))
-    gradient = x.T @ (y - chance) + np.asarray(
-        jax.grad(MODEL.log_prior_density)(jnp.asarray(centre, jnp.float32))
-    )
+    gradient = x.T @ (y - chance) + np.asarray(jax.grad(MODEL.log_prior_density)(jnp.asarray(centre, jnp.float32)))
     precision = (x.T * (chance * (1 - chance))) @ x
     assert np.sqrt(gradient @ np.linalg.solve(precision, gradient) / 250) < 0.3

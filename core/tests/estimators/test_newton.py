@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scirocco.estimators.newton import Curve, ascend, inverse_root, whitening
-from scirocco.models.regression.approximation import Rows, laplace
+from scirocco.models.regression.approximation import DesignRows, laplace
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -29,7 +29,7 @@ def table(kind, rng):
 def test_the_mode_is_found_to_rounding(seed, kind):
     """The distance of the gradient from 0, in posterior standard deviations; L whitens the Hessian."""
     x, y = table(kind, np.random.default_rng([seed, 3]))
-    rows = Rows(x, y, 2, True)
+    rows = DesignRows(x, y, 2, True)
     found = laplace(rows, 4.0)
     seen = rows.look(found.here.at[None])
     gradient = seen.gradient[0] - found.here.at / 4.0
@@ -44,9 +44,7 @@ def test_regions_that_bend_the_wrong_way_are_left(seed):
     start = np.random.default_rng(seed).uniform(-0.4, 0.4, 3)
 
     def curve(x):
-        return Curve(
-            x, -np.sum((x**2 - 1) ** 2), -4 * x * (x**2 - 1), lambda: np.diag(4 * (3 * x**2 - 1)), None
-        )
+        return Curve(x, -np.sum((x**2 - 1) ** 2), -4 * x * (x**2 - 1), lambda: np.diag(4 * (3 * x**2 - 1)), None)
 
     found = ascend(curve(start), curve, most=100, close=1e-8)
     np.testing.assert_allclose(found.here.at, np.sign(start), atol=1e-6)

@@ -27,9 +27,7 @@ def log_transition_cdf(log_x: np.ndarray, shape: float, nc: float) -> np.ndarray
     reach = 12 * np.sqrt(mean) + 40
     numbers = np.arange(max(0, int(mean - reach)), int(mean + reach))
     weights = scipy.stats.poisson.pmf(numbers, mean)
-    return sum(
-        w * log_gamma_cdf(log_x, shape + n) for n, w in zip(numbers, weights, strict=True) if w > 1e-14
-    )
+    return sum(w * log_gamma_cdf(log_x, shape + n) for n, w in zip(numbers, weights, strict=True) if w > 1e-14)
 
 
 def ks_bound(num_draws: int, num_tests: int, level: float = 1e-6) -> float:

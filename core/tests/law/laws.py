@@ -47,9 +47,7 @@ def stationary_covariance(transition: np.ndarray, noise: np.ndarray) -> np.ndarr
 
 def sgld_variance(eps: float, precision: float, noise: float, temperature: float = 1.0) -> float:
     """θ' = (1 - ελ)θ + ε·noise + √(2εT) ξ."""
-    return float(
-        stationary_covariance([[1 - eps * precision]], [[2 * eps * temperature + eps**2 * noise]])[0, 0]
-    )
+    return float(stationary_covariance([[1 - eps * precision]], [[2 * eps * temperature + eps**2 * noise]])[0, 0])
 
 
 def sghmc_variance(eps, friction, precision, noise, temperature=1.0, corrected=0.0) -> float:

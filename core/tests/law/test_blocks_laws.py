@@ -106,14 +106,10 @@ def test_two_gibbs_blocks_with_statistics_draw_from_the_posterior(seed):
     model = sc.BlockModel(
         sc.Model(lambda params, x: 0.0 * x, transforms={"mean": None, "precision": sc.transforms.positive}),
         mean=sc.Statistics(lambda params, x: {"sum": x, "count": jnp.ones(())}),
-        precision=sc.Statistics(
-            lambda params, x: {"squares": (x - params["mean"]) ** 2, "count": jnp.ones(())}
-        ),
+        precision=sc.Statistics(lambda params, x: {"squares": (x - params["mean"]) ** 2, "count": jnp.ones(())}),
     )
     sampler = sc.Blocks({"mean": sc.Gibbs(_draw_mean), "precision": sc.Gibbs(_draw_precision)})
-    draws = _last(
-        model, rows, {"mean": jnp.array(0.0), "precision": jnp.array(1.0)}, sampler, sc.Full(), seed, 60
-    )
+    draws = _last(model, rows, {"mean": jnp.array(0.0), "precision": jnp.array(1.0)}, sampler, sc.Full(), seed, 60)
     grid = np.linspace(1e-3, 20, 20_000)
     n, mean = len(rows), rows.mean(dtype=np.float64)
     # μ integrated out: x̄ | τ ~ N(0, 1 + 1/(nτ)), and the spread about x̄ on its own
@@ -129,10 +125,7 @@ def test_two_gibbs_blocks_with_statistics_draw_from_the_posterior(seed):
     spread = 1 / np.sqrt(1 + n * draws["precision"])
     standard = (draws["mean"] - n * mean * draws["precision"] * spread**2) / spread
     assert stats.kstest(standard, "norm").pvalue > 1e-6  # μ given τ, across chains: the joint law
-    for moment in (
-        standard,
-        standard**2,
-    ):  # and independent of τ: an update that saw an old μ would not leave it so
+    for moment in (standard, standard**2):  # and independent of τ: an update that saw an old μ would not leave it so
         assert abs(np.corrcoef(moment, np.log(draws["precision"]))[0, 1]) < 5 / np.sqrt(CHAINS)
 
 

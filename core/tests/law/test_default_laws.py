@@ -43,8 +43,7 @@ def test_regression_in_raw_units(num_rows, start):
     y = (x @ [3.0, 0.01, 50.0] + rng.normal(size=num_rows)).astype(np.float32)
     x, scale = x.astype(np.float32), np.array([10.0, 1.0, 100.0], np.float32)
     model = sc.Model(
-        lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2,
-        lambda beta: -0.5 * jnp.sum((beta / scale) ** 2),
+        lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * jnp.sum((beta / scale) ** 2)
     )
     wide = x.astype(np.float64)
     covariance = np.linalg.inv(wide.T @ wide + np.diag(1.0 / scale.astype(np.float64) ** 2))
@@ -65,9 +64,7 @@ def test_location_and_scale_from_afar():
     """Started where the log density bends the wrong way; the mean is a Student t variable."""
     rng = np.random.default_rng([SEED, 1])
     y = rng.normal(87.0, 20.0, 434).astype(np.float32)
-    model = sc.Model(
-        lambda p, y: -0.5 * ((y - p["mean"]) / jnp.exp(p["log_sd"])) ** 2 - p["log_sd"],
-    )
+    model = sc.Model(lambda p, y: -0.5 * ((y - p["mean"]) / jnp.exp(p["log_sd"])) ** 2 - p["log_sd"])
     start = {"mean": np.float32(0.0), "log_sd": np.float32(0.0)}
     run = sc.sample(model, y, start, num_samples=1_000, num_chains=4, seed=SEED, progress=False)
     assert run.preparation["distance_to_mode_in_sd"] < 0.25
@@ -103,9 +100,7 @@ def test_rare_rows_that_cause_most_of_the_noise():
     x[rng.choice(100_000, 20, replace=False), 2] = 10.0
     y = (x @ [1.0, -1.0, 0.5] + rng.normal(size=100_000)).astype(np.float32)
     x = x.astype(np.float32)
-    model = sc.Model(
-        lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta
-    )
+    model = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta)
     run = sc.sample(model, {"x": x, "y": y}, np.zeros(3, np.float32), seed=SEED, progress=False)
     assert run.configuration["sampler"]["name"] == "Preconditioned"
     wide = x.astype(np.float64)
@@ -118,8 +113,8 @@ def test_rare_rows_that_cause_most_of_the_noise():
 @pytest.mark.rotates(3, "defaults")
 def test_many_parameters_with_strong_directions(monkeypatch):
     """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
-    monkeypatch.setattr(methods, "DENSE_LIMIT", 400)
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, trajectory_parameters=400))
+    few = {"trajectory_parameters": 400, "dense_parameters": 400}
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, **few))
     rng = np.random.default_rng([SEED, 4])
     size = 500
     own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))

@@ -14,18 +14,13 @@ import pytest
 
 import scirocco as sc
 from scirocco.estimators import base
-from scirocco.estimators.precision import products_of
+from scirocco.estimators.base import products_of
 from scirocco.estimators.variance_reduced import CentredMemory
 
-pytestmark = [
-    pytest.mark.law,
-    pytest.mark.skipif(jax.default_backend() == "cpu", reason="needs an accelerator"),
-]
+pytestmark = [pytest.mark.law, pytest.mark.skipif(jax.default_backend() == "cpu", reason="needs an accelerator")]
 
 NUM_ROWS, DIMENSION, NOISE = 1_000, 4, 0.5
-MODEL = sc.Model(
-    lambda beta, row: -0.5 / NOISE**2 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta
-)
+MODEL = sc.Model(lambda beta, row: -0.5 / NOISE**2 * (row["y"] - row["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta)
 
 
 def linear_data(seed):
@@ -64,9 +59,7 @@ MATRIX = sc.Model(
 
 def test_products_are_rounded_as_stated_and_sums_are_not(seed):
     rng = np.random.default_rng([seed, 12])
-    x, y, w = (
-        rng.normal(size=size).astype(np.float32) for size in ((NUM_ROWS, 64), (NUM_ROWS, 64), (64, 64))
-    )
+    x, y, w = (rng.normal(size=size).astype(np.float32) for size in ((NUM_ROWS, 64), (NUM_ROWS, 64), (64, 64)))
     found = {
         name: estimate(sc.Minibatch(NUM_ROWS, precision=name), (), jnp.asarray(w), {"x": x, "y": y}, MATRIX)
         for name in ("float32", "bfloat16")
@@ -97,14 +90,7 @@ def test_differences_of_control_variates_keep_their_digits(seed):
 def chains_of(seed, precision, **given):
     """Many short chains from the posterior mean."""
     data, mean, covariance = linear_data(seed)
-    plan = {
-        "num_chains": 512,
-        "num_samples": 50,
-        "num_burnin": 300,
-        "thin": 10,
-        "seed": seed,
-        "progress": False,
-    }
+    plan = {"num_chains": 512, "num_samples": 50, "num_burnin": 300, "thin": 10, "seed": seed, "progress": False}
     run = sc.sample(
         MODEL, data, jnp.asarray(mean, jnp.float32), sampler=sc.SGLD(1e-5),
         estimator=sc.Minibatch(100, "with_replacement", precision), **plan | given,

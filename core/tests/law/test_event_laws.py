@@ -12,8 +12,7 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidValueError
-from scirocco.model.families import FAMILIES
-from scirocco.model.linear import LinearLikelihood
+from scirocco.model.families import FAMILIES, LinearLikelihood
 from scirocco.run import session
 
 pytestmark = pytest.mark.law
@@ -129,9 +128,7 @@ def test_integrals_along_the_path_are_exact(sampler):
     fine = np.polynomial.legendre.leggauss(40)
     dense = np.array([powers(np.array([1.5 + node, 0.5 - node / 2])) for node in fine[0]])
     np.testing.assert_allclose(line.mean, 0.5 * fine[1] @ dense, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        line.square, 0.5 * fine[1] @ (dense - powers(np.ones(2))) ** 2, rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(line.square, 0.5 * fine[1] @ (dense - powers(np.ones(2))) ** 2, rtol=1e-4, atol=1e-5)
     share = np.var(path.mean, axis=0) / np.var(run.reduced["draws"].mean, axis=0)
     assert np.exp(np.mean(np.log(share))) < 0.85, share
 
@@ -152,10 +149,7 @@ def test_zig_zag_is_resumed(tmp_path, monkeypatch):
             report.stop()
 
     path = {"path": sc.reducers.PathMoments()}
-    rows, options = (
-        make_rows(),
-        {"num_samples": 200, "chain_method": "threads", "num_chains": 1, "reducers": path},
-    )
+    rows, options = (make_rows(), {"num_samples": 200, "chain_method": "threads", "num_chains": 1, "reducers": path})
     whole = draw(MODEL, rows, sc.ZigZag(), None, **options)
     part = draw(MODEL, rows, sc.ZigZag(), None, **options, store=tmp_path / "run", callbacks=[stop])
     assert part.status == "stopped"
@@ -233,20 +227,14 @@ def test_remainders_of_rows_are_within_their_bounds(seed, family, order):
 
         first, along = jax.jvp(gradient, (centre,), (lower @ u,))
         left = gradient(centre + lower @ u) - first - (along if order == 2 else 0.0)
-        return left, jnp.stack(
-            [jnp.ravel(model.curvature_bound(v.reshape(shape), row)) for v in lower.T], axis=1
-        )
+        return left, jnp.stack([jnp.ravel(model.curvature_bound(v.reshape(shape), row)) for v in lower.T], axis=1)
 
     with jax.enable_x64():
-        left, image = map(
-            np.asarray, jax.jit(jax.vmap(remainder))({"x": x, "y": y.astype(np.float64)}, places)
-        )
+        left, image = map(np.asarray, jax.jit(jax.vmap(remainder))({"x": x, "y": y.astype(np.float64)}, places))
     constant = 1.0 if order == 1 else 0.5 * model.third_bound
     norms = np.linalg.norm(image, axis=(1, 2)) * np.linalg.norm(image, 2, axis=(1, 2)) ** order
     bound = constant * norms * np.linalg.norm(places, axis=1) ** order
-    excess = np.linalg.norm(left @ lower, axis=1) / np.maximum(
-        bound, 1e-8
-    )  # smaller ones are rounding errors
+    excess = np.linalg.norm(left @ lower, axis=1) / np.maximum(bound, 1e-8)  # smaller ones are rounding errors
     assert 0.1 < excess.max() <= 1 + 1e-6
 
 

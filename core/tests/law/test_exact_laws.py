@@ -22,9 +22,7 @@ pytestmark = pytest.mark.law
 
 SEED = int(os.environ.get("SCIROCCO_TEST_SEED", "0"))
 GAMMA = sc.Model(
-    lambda rate, x: jnp.log(rate) - rate * x,
-    lambda rate: jnp.log(rate) - rate,
-    transforms=sc.transforms.positive,
+    lambda rate, x: jnp.log(rate) - rate * x, lambda rate: jnp.log(rate) - rate, transforms=sc.transforms.positive
 )
 """Exponential data and a gamma prior of shape 2: the posterior is a gamma law, skewed for few rows."""
 NORMAL = sc.Model(lambda mu, x: -0.5 * jnp.sum((x - mu) ** 2), lambda mu: -0.5 * jnp.sum(mu**2))
@@ -123,9 +121,7 @@ def test_certificate_of_a_gaussian_is_exact(step):
         return
     assert found.sd_error == pytest.approx(biggest_sd, abs=2e-3)
     # in units of the standard deviation of the draws
-    assert found.mean_error == pytest.approx(
-        np.abs((draws.mean(axis=0) - mean) / draws.std(axis=0)).max(), abs=2e-3
-    )
+    assert found.mean_error == pytest.approx(np.abs((draws.mean(axis=0) - mean) / draws.std(axis=0)).max(), abs=2e-3)
     chance = 3 / math.sqrt(found.measures["ess"])
     assert found.ok == (biggest_sd < 0.1 + chance), found.words
 
@@ -175,8 +171,7 @@ def test_several_modes_are_named():
 def test_one_mode_is_not_called_two():
     x, y = np.random.default_rng([SEED, 9]).normal(size=(2, 200)).astype(np.float32)
     model = sc.Model(
-        lambda p, r: -jax.nn.softplus(-jnp.sign(r["y"]) * (p[0] + p[1] * r["x"])),
-        lambda p: -0.5 * jnp.sum(p**2),
+        lambda p, r: -jax.nn.softplus(-jnp.sign(r["y"]) * (p[0] + p[1] * r["x"])), lambda p: -0.5 * jnp.sum(p**2)
     )
     problem = setup.compose(model, {"x": x, "y": y}, sc.SGLD(1.0), sc.Full(), 0)
     mode = jnp.zeros(2)

@@ -12,7 +12,7 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.data.batching import Blocks
-from scirocco.samplers import linear
+from scirocco.samplers import scales
 
 pytestmark = pytest.mark.law
 
@@ -138,9 +138,7 @@ def test_sghmc_takes_known_gradient_noise_out(seed):
     friction = 20.0
     eps = 1.4 * friction / noise  # the gradient noise makes up 70 % of what the friction asks for
     sampler = sc.SGHMC(eps, friction=friction, gradient_noise=noise)
-    run, *_ = run_chains(
-        seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"), num_burnin=2_000, thin=3
-    )
+    run, *_ = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"), num_burnin=2_000, thin=3)
     assert_law(run.draws, mean, laws.sghmc_variance(eps, friction, precision, 0.0))
 
 
@@ -151,24 +149,18 @@ def test_sghmc_in_rs_form_with_fresh_momenta(seed):
     a = 1 - alpha
     kick = 2 * alpha * np.array([[EPS], [1.0]]) @ np.array([[EPS, 1.0]])
     variance = 1 / precision
-    for _ in range(
-        200
-    ):  # momentum N(0, 1) afresh, then L linear steps: iterate the second moments to their limit
+    for _ in range(200):  # momentum N(0, 1) afresh, then L linear steps: iterate the second moments to their limit
         moments = np.diag([variance, 1.0])
         for inner in range(length):
             push = (0.5 if inner == 0 else 1.0) * EPS * precision  # half a kick after a refresh
             step = np.array([[1 - EPS * push, EPS * a], [-push, a]])
             moments = step @ moments @ step.T + kick
         variance = moments[0, 0]
-    assert (
-        abs(variance * precision - 1) < 0.03
-    )  # the refresh costs no variance; with a whole kick 15 % would be lost
+    assert abs(variance * precision - 1) < 0.03  # the refresh costs no variance; with a whole kick 15 % would be lost
     assert_law(run.draws, mean, variance)
 
 
-@pytest.mark.parametrize(
-    "estimator", [sc.Full(), sc.Minibatch(laws.BATCH, "with_replacement")], ids=["full", "batch"]
-)
+@pytest.mark.parametrize("estimator", [sc.Full(), sc.Minibatch(laws.BATCH, "with_replacement")], ids=["full", "batch"])
 def test_baoab(seed, estimator):
     sampler = sc.BAOAB(EPS, friction=FRICTION)
     run, x, mean, precision = run_chains(seed, sampler, estimator)
@@ -193,15 +185,15 @@ def test_heat_that_is_known_is_taken_out(seed):
 
 @pytest.mark.parametrize("setting", [(0.2, 1.0), (0.8, 2.0), (1.5, 0.5)], ids=str)
 def test_what_is_foreseen_is_the_law(setting):
-    found = linear.predict(*map(np.array, setting))
+    found = scales.predict(*map(np.array, setting))
     assert 1 + found.gain == pytest.approx(laws.baoab_variance(*setting, 1.0, 1.0))
 
 
 def test_the_foreseen_time_is_that_of_the_autocorrelation():
     """Overdamped with a short step it is Langevin dynamics with step ε²/2 · 2/(εC) = ε/C: 2C/ε steps for a draw."""
-    assert linear.predict(np.array(0.1), np.array(5.0)).time == pytest.approx(2 * 5 / 0.1, rel=0.05)
-    assert linear.best(1.0, 0.0).time < linear.best(1.0, 1.0).time < linear.best(1.0, 10.0).time
-    assert linear.best(1.0, 10.0).gain * 10.0 <= linear.MOST_HEATING
+    assert scales.predict(np.array(0.1), np.array(5.0)).time == pytest.approx(2 * 5 / 0.1, rel=0.05)
+    assert scales.best_setting(1.0, 0.0).time < scales.best_setting(1.0, 1.0).time < scales.best_setting(1.0, 10.0).time
+    assert scales.best_setting(1.0, 10.0).gain * 10.0 <= scales.MOST_HEATING
 
 
 def test_psgld_with_a_frozen_preconditioner(seed):
@@ -221,9 +213,7 @@ def test_preconditioned_by_the_measured_curvature(seed, name):
     sampler = sc.Preconditioned(inner)
     run, x, mean, precision = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"))
     noise = laws.gradient_noise(x, "with_replacement") / precision
-    whitened = (
-        laws.sgld_variance(0.6, 1.0, noise) if name == "SGLD" else laws.sghmc_variance(0.3, 0.8, 1.0, noise)
-    )
+    whitened = laws.sgld_variance(0.6, 1.0, noise) if name == "SGLD" else laws.sghmc_variance(0.3, 0.8, 1.0, noise)
     assert_law(run.draws, mean, whitened / precision)
 
 
@@ -236,12 +226,7 @@ def test_thermostats_absorb_gradient_noise(seed, kind, thermostat):
     assert eps * noise / (2 * diffusion) > 0.2
     sampler = kind(eps, diffusion=diffusion, thermostat=thermostat)
     run, *_ = run_chains(
-        seed,
-        sampler,
-        sc.Minibatch(laws.BATCH, "with_replacement"),
-        num_samples=3_000,
-        num_burnin=4_000,
-        thin=10,
+        seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"), num_samples=3_000, num_burnin=4_000, thin=10
     )
     assert_law(run.draws, mean, 1 / precision)
 

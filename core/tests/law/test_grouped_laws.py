@@ -75,9 +75,7 @@ def test_errors_and_effective_sizes_are_those_of_groups(grouped):
     assert abs(found / error - 1) < 5 * np.sqrt(1 / (2 * GROUPS))
     assert diagnostics.mcse(run.draws) < 0.65 * error  # as if all chains were independent
     sizes = [diagnostics.ess(run.draws, method, GROUP) for method in ("mean", "bulk", "identity")]
-    np.testing.assert_allclose(
-        np.array(sizes) / (variance / error**2), 1.0, atol=10 * np.sqrt(1 / (2 * GROUPS))
-    )
+    np.testing.assert_allclose(np.array(sizes) / (variance / error**2), 1.0, atol=10 * np.sqrt(1 / (2 * GROUPS)))
     summary = run.summary(digits=None)
     assert run.group_size == GROUP
     np.testing.assert_allclose(summary["mcse_mean"].item(), found, rtol=1e-12)
@@ -89,9 +87,7 @@ def test_the_variance_between_chains_is_estimated_without_bias(seed):
     rng = np.random.default_rng([seed, 5])
     groups, size, tries, length = 2, 4, 4000, 4
     common = np.repeat(rng.normal(size=(tries, groups, 1)), size, axis=2)
-    x = (common + 0.5 * rng.normal(size=common.shape)).reshape(tries, -1, 1) + np.array(
-        [-1.0, 1.0, -1.0, 1.0]
-    )
+    x = (common + 0.5 * rng.normal(size=common.shape)).reshape(tries, -1, 1) + np.array([-1.0, 1.0, -1.0, 1.0])
     x = np.repeat(x, 2, axis=1)  # both halves of a chain have the same mean: so has the estimate of a group
     halves = x.reshape(tries, groups * size * 2, length)
     within = 4 / 3

@@ -70,9 +70,7 @@ def test_cir_in_float32(seed, shape, noncentrality):
     theta = np.float32(start_for(noncentrality, float(time)))
     draws = host.cir((seed, 2), np.full(DRAWS, theta), np.full(DRAWS, shape, np.float32), time)
     assert draws.dtype == np.float32
-    cdf = functools.partial(
-        transition_cdf, theta=float(theta), shape=float(np.float32(shape)), time=float(time)
-    )
+    cdf = functools.partial(transition_cdf, theta=float(theta), shape=float(np.float32(shape)), time=float(time))
     assert_law(draws, cdf, smallest=1e-37)
 
 
@@ -85,9 +83,7 @@ def test_cir_of_any_rate(seed, rate, shape):
     arrays = [np.array(np.broadcast_to(x, size)) for x in (theta, shape, time, rate)]
     draws = host.cir((seed, 3), *arrays)
     for column in range(4):
-        cdf = functools.partial(
-            transition_cdf, theta=theta[column], shape=shape, time=time[column], rate=rate
-        )
+        cdf = functools.partial(transition_cdf, theta=theta[column], shape=shape, time=time[column], rate=rate)
         assert_law(draws[:, column], cdf)
 
 
@@ -122,9 +118,7 @@ def test_entries_and_seeds_are_independent(seed):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gamma(seed, shape):
-    assert_law(
-        host.gamma((seed, 9), np.broadcast_to(shape, DRAWS)), functools.partial(stats.gamma.cdf, a=shape)
-    )
+    assert_law(host.gamma((seed, 9), np.broadcast_to(shape, DRAWS)), functools.partial(stats.gamma.cdf, a=shape))
 
 
 def test_gamma_of_a_huge_shape(seed):
@@ -153,9 +147,7 @@ def test_poisson_mass_function(seed, mean):
 
 
 @pytest.mark.parametrize(
-    ("sign", "law"),
-    [(1, stats.norm), (-1, stats.norm), (1, stats.expon)],
-    ids=["upper", "lower", "exponential"],
+    ("sign", "law"), [(1, stats.norm), (-1, stats.norm), (1, stats.expon)], ids=["upper", "lower", "exponential"]
 )
 def test_the_tails_of_the_ziggurats(seed, sign, law):
     """Draws beyond the last layer and their distribution there: a KS distance over all draws would not see them."""

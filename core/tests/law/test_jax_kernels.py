@@ -163,9 +163,7 @@ def test_many_short_steps_do_not_drift(log, seed):
         return jax.lax.fori_loop(0, 20_000, step, start)
 
     start = np.random.default_rng(seed).gamma(shape, size=count)
-    end = np.asarray(
-        chain(jnp.asarray(np.log(start) if log else start, jnp.float32), jax.random.key(seed)), np.float64
-    )
+    end = np.asarray(chain(jnp.asarray(np.log(start) if log else start, jnp.float32), jax.random.key(seed)), np.float64)
     z = ((np.exp(end) if log else end) - shape) / np.sqrt(shape)
     assert abs(z.mean()) < 5 / np.sqrt(count)
     assert abs(z.std() - 1) < 0.25

@@ -76,9 +76,7 @@ def two_modes():
     grid = np.linspace(-4, 4, 401, dtype=np.float32)
     points = jnp.array(list(itertools.product(grid, grid)))
     values = jax.lax.map(
-        lambda mu: jnp.sum(jax.vmap(lambda row: log_likelihood(mu, row))(y)) + log_prior(mu),
-        points,
-        batch_size=4_000,
+        lambda mu: jnp.sum(jax.vmap(lambda row: log_likelihood(mu, row))(y)) + log_prior(mu), points, batch_size=4_000
     )
     mass = np.exp(np.asarray(values, float) - float(jnp.max(values)))
     return y, sc.Model(log_likelihood, log_prior), mass[points[:, 0] < points[:, 1]].sum() / mass.sum()

@@ -66,9 +66,7 @@ def exact():
 
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize(
-    "sampler",
-    [sc.SGLD(1e-4), sc.SGHMC(2e-3), sc.SGNHT(2e-3, thermostat="elementwise")],
-    ids=["sgld", "sghmc", "sgnht"],
+    "sampler", [sc.SGLD(1e-4), sc.SGHMC(2e-3), sc.SGNHT(2e-3, thermostat="elementwise")], ids=["sgld", "sghmc", "sgnht"]
 )
 def test_control_variate_samplers_have_the_posterior(exact, seed, sampler):
     """Means within 0.1 posterior sd, sds within 10 %, with small steps: at least five errors of their own."""

@@ -116,9 +116,7 @@ def root(theta):
 RIEMANNIAN = sc.SGRHMC(0.005, root)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"temperature": 0.5}, {"resample_every": 200}], ids=["", "cold", "resampled"]
-)
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"resample_every": 200}], ids=["", "cold", "resampled"])
 def test_generalised_riemannian_dynamics_hit_the_target(options, seed):
     """KS of independent chains against the exact law; the discretisation error is far below its resolution."""
     recipe = dataclasses.replace(RIEMANNIAN, **options)

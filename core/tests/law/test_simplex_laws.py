@@ -32,8 +32,7 @@ def in_category(_, row):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["scir", *(pytest.param(name, marks=pytest.mark.rotates(2)) for name in ("scir_cv_1", "scir_cv_2"))],
+    "name", ["scir", *(pytest.param(name, marks=pytest.mark.rotates(2)) for name in ("scir_cv_1", "scir_cv_2"))]
 )
 def test_moments_are_those_of_the_theory(name, seed):
     """Mean and variance after 1, 5, 20 and 40 steps, over independent chains, |z| < 5."""
@@ -110,6 +109,57 @@ def test_the_corrected_process_on_the_papers_example(parametrization, seed):
             assert abs(means.mean() - expected) < 5 * means.std() / np.sqrt(means.size) + 0.02 * a, place
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sc.SCIR(0.5),
+        sc.SCIRCV(0.05),
+        sc.SCIRCV(5.0, parametrization=1),
+        sc.SCIRCV(5.0),
+        sc.SCIRCV(0.5, refresh_every=1, refresh_size=100),
+        sc.SCIRCV(0.5, refresh_every=20, refresh_size=100),
+    ],
+    ids=str,
+)
+def test_mean_and_variance_of_categories_that_most_batches_miss(sampler, seed):
+    """θ of a category of four rows among 400 is Gamma(α + 4), but for the noise of the batches.
+
+    That is SCIR's, except where steps are so short that the control variate is stable. With a reference from 100 rows
+    that chose itself, the mean would be 1.4 times as large.
+    """
+    num_rare, count, num_rows, batch = 40, 4, 400, 40
+    rows = np.repeat(np.arange(num_rare + 1), [*[count] * num_rare, num_rows - num_rare * count])
+    run = sc.sample(
+        sc.CountModel(ALPHA, lambda _, z: jax.nn.one_hot(z, num_rare + 1), space="positive"),
+        rows,
+        jnp.asarray(np.bincount(rows) + ALPHA, jnp.float32),
+        sampler=sampler,
+        estimator=sc.Minibatch(batch, "without_replacement"),
+        num_samples=20,
+        num_burnin=max(40, round(6 / sampler.step_size)),
+        thin=7,  # draws at all places between two renewals
+        num_chains=100,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    theta, mean = np.asarray(run.draws, np.float64)[..., :-1], ALPHA + count
+    every, size = (getattr(sampler, name, None) for name in ("refresh_every", "refresh_size"))
+    # a renewed reference is the estimate of its step
+    sizes = [batch] * (every - 1) + [size] if every else [batch]
+    noise = np.mean([theory.variance_of_estimate(count, num_rows, each) for each in sizes])
+    variance = mean + np.tanh(sampler.step_size / 2) * noise
+    controlled = isinstance(sampler, sc.SCIRCV) and bool(np.all(run.stats["controlled"] > 0.99))
+    assert controlled == (sampler.step_size == 0.05)
+    if controlled:
+        counts = theory.Counts.hypergeometric(ALPHA, count, num_rows, batch)
+        mean, variance = theory.stationary("scir_cv", counts, sampler.step_size)
+    for values, expected in ((theta, mean), ((theta - mean) ** 2, variance)):
+        means = values.mean(axis=(1, 2))
+        error = means.std(ddof=1) / np.sqrt(means.size)
+        assert abs(means.mean() - expected) < 5 * error, (means.mean(), expected, error)
+
+
 def test_many_steps_at_the_boundary():
     """α = 10⁻³ and a row that no datum touches: no NaN, nothing negative, sums of one, in a million draws."""
 
@@ -153,9 +203,7 @@ def drawn_topic(omega, word, key):
 def share_posterior(words):
     """The posterior of the first topic's share, on a grid."""
     share = (np.arange(4_000) + 0.5) / 4_000
-    height = np.log(np.outer(share, TOPICS[0]) + np.outer(1 - share, TOPICS[1])) @ np.bincount(
-        words, minlength=3
-    )
+    height = np.log(np.outer(share, TOPICS[0]) + np.outer(1 - share, TOPICS[1])) @ np.bincount(words, minlength=3)
     weight = np.exp(height - height.max())
     mean = weight @ share / weight.sum()
     return mean, np.sqrt(weight @ (share - mean) ** 2 / weight.sum())

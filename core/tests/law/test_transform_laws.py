@@ -38,9 +38,7 @@ def last_draws(model, data, start, step_size, num_steps, seed):
 @pytest.mark.rotates(3, "laws of transforms")
 def test_probabilities_of_categories_are_dirichlet(seed):
     model = sc.Model(
-        lambda p, k: jnp.log(p[k]),
-        lambda p: jnp.sum((PRIOR - 1) * jnp.log(p)),
-        transforms=sc.transforms.simplex,
+        lambda p, k: jnp.log(p[k]), lambda p: jnp.sum((PRIOR - 1) * jnp.log(p)), transforms=sc.transforms.simplex
     )
     labels = np.repeat(np.arange(3), COUNTS)
     draws = last_draws(model, labels, np.full(3, 1 / 3, np.float32), 0.1, 200, seed)
@@ -79,10 +77,7 @@ def test_a_hierarchy_moved_in_its_non_centred_parameters_has_the_law_of_the_hier
     model = sc.Model(
         lambda p, x: 0.0 * x,
         log_prior,
-        transforms={
-            "scale": sc.transforms.positive,
-            "group": sc.transforms.affine(1.0, lambda p: p["scale"]),
-        },
+        transforms={"scale": sc.transforms.positive, "group": sc.transforms.affine(1.0, lambda p: p["scale"])},
     )
     start = {"scale": np.float32(1.0), "group": np.ones(3, np.float32)}
     draws = last_draws(model, np.zeros(1, np.float32), start, 0.2, 100, seed)

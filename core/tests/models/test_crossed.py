@@ -13,9 +13,8 @@ from scirocco.errors import InvalidValueError
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES
 from scirocco.models import GLMM
-from scirocco.models.glmm import blocks, crossed, density, deviations, shifts
-from scirocco.models.glmm.density import Factor
-from scirocco.models.glmm.layout import predictor, solve
+from scirocco.models.glmm import blocks, crossed, density, moves
+from scirocco.models.glmm.density import Factor, predictor, solve
 
 pytestmark = [
     pytest.mark.compile,
@@ -36,11 +35,7 @@ def small_layout(family):
     x = np.stack([np.ones(ROWS), rng.normal(size=ROWS)], axis=1).astype(np.float32)
     level = rng.integers(0, LEVELS[1], ROWS).astype(np.int32)
     arrays = {"x": x, "y": np.zeros(ROWS, np.float32), "z_0": x, "z_1": x[:, :1], "z_2": x[:, :1]}
-    arrays |= {
-        "level_0": np.arange(ROWS, dtype=np.int32) % LEVELS[0],
-        "level_1": level,
-        "level_2": level // 2,
-    }
+    arrays |= {"level_0": np.arange(ROWS, dtype=np.int32) % LEVELS[0], "level_1": level, "level_2": level // 2}
     start = {"coef": np.zeros(2, np.float32), "root_0": np.eye(2, dtype=np.float32)}
     start |= {f"sd_{f.number}": np.ones(f.size, np.float32) for f in FACTORS}
     if FAMILIES[family].continuous:
@@ -98,9 +93,7 @@ def statistics(layout, data, theta, effects):
         found |= {f"log sd {f.number} {k}": jnp.log(theta[f"sd_{f.number}"][k]) for k in range(f.size)}
         found[f"effect {f.number}"] = jnp.tanh(effects[f.number][0, 0])
         found[f"spread {f.number}"] = jnp.log(jnp.sum(effects[f.number] ** 2))
-        found[f"size {f.number}"] = jnp.log(
-            jnp.sum(effects[f.number][-1] ** 2) / theta[f"sd_{f.number}"][-1] ** 2
-        )
+        found[f"size {f.number}"] = jnp.log(jnp.sum(effects[f.number][-1] ** 2) / theta[f"sd_{f.number}"][-1] ** 2)
     found["correlation"] = theta["root_0"][1, 0]
     found |= {name: jnp.log(theta[name]) for name in ("noise", "freedom") if name in theta}
     eta = predictor(layout, data, theta, effects)
@@ -115,7 +108,7 @@ def together_of(layout, data, start):
     """How small factors are drawn together, measured at some other place: it must not matter where."""
     effects = [jnp.full((f.size, count), 0.3) for f, count in zip(FACTORS, LEVELS, strict=True)]
     theta = {name: jnp.asarray(leaf) for name, leaf in start.items()}
-    return shifts.measured(layout, data, theta, effects, predictor(layout, data, theta, effects))
+    return moves.measured(layout, data, theta, effects, predictor(layout, data, theta, effects))
 
 
 def references():
@@ -153,7 +146,7 @@ def test_sweeps_keep_the_joint_distribution_of_parameters_effects_and_responses(
 
     def one(theta, effects, y, key):
         own = {**data, "y": y}
-        state = blocks.State(
+        state = blocks.SweepState(
             layout.model.unconstrain(theta),
             tuple(effects),
             0.05 * jnp.eye(size),
@@ -188,9 +181,7 @@ def test_factors_drawn_together_keep_the_joint_distribution(seed):
         own, coef, moved = {**data, "y": y}, theta["coef"], effects
         eta = predictor(layout, own, theta, effects)
         for each in jax.random.split(key, 3):
-            coef, moved, eta, _ = shifts.draw_together(
-                layout, own, theta, coef, moved, eta, 0, together, each
-            )
+            coef, moved, eta, _ = moves.draw_together(layout, own, theta, coef, moved, eta, 0, together, each)
         after = {**theta, "coef": coef}
         names = ("coef", "effect", "spread", "size", "fit")
         before, found = (
@@ -216,7 +207,7 @@ def test_deviations_drawn_with_effects_keep_the_joint_distribution(seed, monkeyp
         own, position, moved = {**data, "y": y}, layout.model.unconstrain(theta), list(effects)
         eta, chances = predictor(layout, own, theta, effects), []
         for number, each in enumerate(jax.random.split(key, 2)):
-            position, moved[number], eta, chance = deviations.with_effects(
+            position, moved[number], eta, chance = moves.with_effects(
                 *(layout, own, position, FACTORS[number], moved[number], eta, references()[number], each)
             )
             chances.append(chance)
@@ -257,10 +248,10 @@ def test_shifts_keep_the_prior_and_the_linear_predictor(nested, seed):
         coef, moved = theta["coef"], list(effects)
         for number, each in enumerate(jax.random.split(key, 3)):
             if nested:
-                moved[2], moved[1] = shifts.shift_nested(layout, data, theta, layout.nested[0], moved, each)
+                moved[2], moved[1] = moves.shift_nested(layout, data, theta, layout.nested[0], moved, each)
             else:
                 factor = FACTORS[number]
-                coef, moved[number] = shifts.shift(layout, data, theta, coef, factor, moved[number], each)
+                coef, moved[number] = moves.shift(layout, data, theta, coef, factor, moved[number], each)
         after = {**theta, "coef": coef}
         change = jax.tree.map(jnp.subtract, sizes(after, moved), sizes(theta, effects))
         return change, predictor(layout, data, after, moved) - predictor(layout, data, theta, effects)
@@ -281,10 +272,7 @@ def ratings(seed=0, num_users=200, num_films=150, num_rows=4_000):
     rng = np.random.default_rng(seed)
     user, film = rng.integers(0, num_users, num_rows), rng.integers(0, num_films, num_rows)
     user[:num_users], film[:num_films] = np.arange(num_users), np.arange(num_films)
-    effects = {
-        "user": rng.normal(size=(num_users, 2)) * [8.0, 0.5],
-        "film": 5 * rng.normal(size=(num_films, 1)),
-    }
+    effects = {"user": rng.normal(size=(num_users, 2)) * [8.0, 0.5], "film": 5 * rng.normal(size=(num_films, 1))}
     x = 50 + 10 * rng.normal(size=num_rows)
     y = 100 + 3 * x + effects["user"][user, 0] + effects["user"][user, 1] * x + effects["film"][film, 0]
     y = y + 10 * rng.normal(size=num_rows)
@@ -355,8 +343,8 @@ def test_columns_that_effects_can_replace():
     level = np.repeat(np.arange(5), 4)
     x = np.stack([np.ones(20), rng.normal(size=20), rng.normal(size=5)[level], rng.normal(size=20)], axis=1)
     z = np.stack([np.ones(20), 2 * x[:, 1] - 1], axis=1)
-    found = crossed._replaced(x, z, level, 5, 0)
+    found = crossed.replaced(x, z, level, 5, 0)
     assert list(found) == [0, 1, 2]
     for place, effects in found.items():
         np.testing.assert_allclose(np.sum(z * effects[:, level].T, axis=1), x[:, place], atol=1e-6)
-    assert list(crossed._replaced(x, z[:, 1:], level, 5, None)) == []
+    assert list(crossed.replaced(x, z[:, 1:], level, 5, None)) == []

@@ -80,9 +80,7 @@ def test_rates_of_exposures_give_the_centre():
     poisson = FAMILIES["poisson"]
     assert np.isclose(poisson.centre(y, None, offset), np.log(5 / 10))
     assert np.isclose(poisson.centre(y, None, offset, weights), np.log(9 / 8))
-    assert np.isclose(
-        FAMILIES["normal"].centre(y, None, offset, weights), np.average(y - offset, weights=weights)
-    )
+    assert np.isclose(FAMILIES["normal"].centre(y, None, offset, weights), np.average(y - offset, weights=weights))
     outliers = np.r_[np.arange(9.0), 1e9]
     assert FAMILIES["student"].centre(outliers) == 4.5
     assert FAMILIES["student"].spread(outliers) < 5
@@ -96,9 +94,7 @@ def test_priors_of_positive_parameters():
 
 
 def test_responses_that_do_not_suit():
-    with pytest.raises(
-        InvalidValueError, match=r"`hits` of a poisson model must be a count .* got 1.5 in row 1"
-    ):
+    with pytest.raises(InvalidValueError, match=r"`hits` of a poisson model must be a count .* got 1.5 in row 1"):
         FAMILIES["poisson"].check(np.array([0.0, 1.5]), "hits")
     with pytest.raises(InvalidValueError, match=r"must be a count .* got -1 in row 0"):
         FAMILIES["negative_binomial"].check(np.array([-1.0]), "hits")
@@ -170,9 +166,7 @@ def test_a_new_family_works_in_all_models(monkeypatch, quick_compiler, seed):
 def test_parameters_of_linear_models_are_those_of_the_family():
     with pytest.raises(InvalidTypeError, match="the student family has the parameters noise, freedom, got"):
         sc.Model.linear("student", noise=1.0)
-    with pytest.raises(
-        InvalidTypeError, match="the poisson family has no parameters, got the parameter noise"
-    ):
+    with pytest.raises(InvalidTypeError, match="the poisson family has no parameters, got the parameter noise"):
         sc.Model.linear("poisson", noise=1.0)
     with pytest.raises(InvalidValueError, match="`noise` must be finite and > 0"):
         sc.Model.linear("normal", noise=-1.0)

@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.models import GLMM
-from scirocco.models.glmm import problem, results, roles
+from scirocco.models.glmm import estimator, problem
 from scirocco.models.inputs.formulas import Design, parse
 
 pytestmark = [
@@ -40,9 +40,7 @@ def table(seed=0, num_shops=40, rows_each=15):
 @pytest.mark.unit
 def test_formulas_are_split_into_their_parts():
     found = parse(
-        "y ~ 0 + a*b + C(d, contr.sum) - c + offset(e) + (1 + a || g) + (x | h/k) + (1|u:v)".replace(
-            ", contr.sum", ""
-        )
+        "y ~ 0 + a*b + C(d, contr.sum) - c + offset(e) + (1 + a || g) + (x | h/k) + (1|u:v)".replace(", contr.sum", "")
     )
     assert (found.response, found.fixed, found.offset) == ("y", "0 + a*b + C(d) - c", "e")
     assert [tuple(term) for term in found.groups] == [
@@ -110,7 +108,7 @@ def fitted():
     frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roles, "_MOST_ROWS", 0)
+        patch.setattr(problem, "MOST_ROWS", 0)
         return model.fit(frame, progress=False), frame, effects
 
 
@@ -159,13 +157,13 @@ def test_a_saved_model_predicts_the_same(fitted, tmp_path):
 @pytest.mark.rotates(3, "resumed runs")
 def test_a_stored_fit_is_opened_and_resumed(tmp_path, monkeypatch):
     """With the effects of all levels, unless they are too many."""
-    monkeypatch.setattr(results, "_MOST_SAVED", 12 * 20 - 1)
+    monkeypatch.setattr(estimator, "MOST_SAVED", 12 * 20 - 1)
     frame, _ = table(num_shops=12, rows_each=5)
     model = GLMM("y ~ x + (1 | shop)", num_samples=30, num_chains=1, num_prediction_draws=20)
     first = model.fit(frame, store=tmp_path / "run", progress=False).random_effects()
     with pytest.raises(InvalidValueError, match="were not saved with this model"):
         GLMM.load(tmp_path / "run").random_effects()
-    monkeypatch.setattr(results, "_MOST_SAVED", 12 * 20)
+    monkeypatch.setattr(estimator, "MOST_SAVED", 12 * 20)
     again = GLMM(**model.get_params()).fit(frame, store=tmp_path / "run", resume=True, progress=False)
     pd.testing.assert_frame_equal(again.random_effects(), first)
     pd.testing.assert_frame_equal(GLMM.load(tmp_path / "run").random_effects(), first)
@@ -210,8 +208,8 @@ def test_missing_rows_are_dropped_on_request():
 def test_which_models_are_drawn_in_blocks(monkeypatch, many_rows):
     """Several factors, unless there are many rows and few levels of all factors but one; many effects of a level."""
     if many_rows:
-        monkeypatch.setattr(roles, "_MOST_ROWS", 0)
-        monkeypatch.setattr(roles, "_CLEARLY", 0.0)
+        monkeypatch.setattr(problem, "MOST_ROWS", 0)
+        monkeypatch.setattr(problem, "CLEARLY", 0.0)
     frame, _ = table()
     frame["many"] = np.arange(len(frame)) % 150
     for formula, expected in (
@@ -249,10 +247,8 @@ def test_few_levels_are_parameters_only_if_they_differ(family):
         assert found.by_blocks == expected, formula
         assert isinstance(found.model, sc.Model) and "effects_0" in found.start
         with pytest.MonkeyPatch.context() as patch:  # the same from some of the rows
-            patch.setattr(roles, "_MOST_NUMBERS", 15_000)
-            assert (
-                problem.compose(formula, family, frame, None, "error", parse(formula)).by_blocks == expected
-            )
+            patch.setattr(problem, "MOST_NUMBERS", 15_000)
+            assert problem.compose(formula, family, frame, None, "error", parse(formula)).by_blocks == expected
 
 
 @pytest.mark.unit

@@ -14,7 +14,7 @@ from report.reading import Page, made_run, noise
 from scirocco import report
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.report import columns
+from scirocco.report import chains
 from scirocco.store.stored import LazyArray
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -41,12 +41,7 @@ def test_a_report_has_every_section_and_asks_nobody(stored):
         assert link == "data:," or (link.startswith("#") and link[1:] in page.ids)
     assert set(page.controls) <= page.labels
     names = [tag for tag, _ in page.tags]
-    assert (names.count("h1"), names.count("main"), names.count("style"), names.count("script")) == (
-        1,
-        1,
-        1,
-        1,
-    )
+    assert (names.count("h1"), names.count("main"), names.count("style"), names.count("script")) == (1, 1, 1, 1)
     for tag, known in page.tags:
         if tag == "svg" and "preserveaspectratio" not in known:  # which is a part of one that says what it is
             assert known.get("aria-label") or known.get("aria-hidden")
@@ -72,7 +67,9 @@ def test_the_numbers_are_those_of_the_summary(stored):
     expected = run.summary()
     assert [row[0] for row in rows] == list(expected.index)
     for row, wanted in zip(rows, expected.to_numpy(), strict=True):
-        np.testing.assert_allclose([float(cell) for cell in row[1:]], wanted, rtol=1e-12)
+        error = wanted[4]  # whose first digit is the last one that is shown
+        np.testing.assert_allclose([float(cell) for cell in row[1:5]], wanted[:4], atol=error)
+        np.testing.assert_allclose([float(cell) for cell in row[5:]], wanted[4:], rtol=0.05)
 
 
 def test_a_run_without_origin_says_what_could_not_be_judged(stored):
@@ -83,9 +80,7 @@ def test_a_run_without_origin_says_what_could_not_be_judged(stored):
 
 def test_a_diagnosis_that_is_given_is_shown(stored):
     finding = Finding("step size too large", "the step is <too> large", "seen so", "halve it")
-    said = Page(report.html(stored[0], diagnosis=Diagnosis([finding], {"r_hat": 1.234}))).sections[
-        "diagnosis"
-    ]
+    said = Page(report.html(stored[0], diagnosis=Diagnosis([finding], {"r_hat": 1.234}))).sections["diagnosis"]
     for words in ("The step is <too> large", "seen so", "halve it", "1.234"):
         assert said.count(words) == 1
 
@@ -196,12 +191,8 @@ def curves_of(seed, step_size, **changes):
 
 def test_step_sizes_of_every_kind_are_told(seed):
     assert "Step size was constant: 0.25." in curves_of(seed, 0.25)
-    of_leaves = curves_of(
-        seed, {"mu": 0.5, "sigma": {"name": "Polynomial", "start": 1.0, "tau": 9.0, "kappa": 0.5}}
-    )
-    assert (
-        "Step size of mu was constant: 0.5." in of_leaves and "Step size of sigma at each step" in of_leaves
-    )
+    of_leaves = curves_of(seed, {"mu": 0.5, "sigma": {"name": "Polynomial", "start": 1.0, "tau": 9.0, "kappa": 0.5}})
+    assert "Step size of mu was constant: 0.5." in of_leaves and "Step size of sigma at each step" in of_leaves
     assert "0.1 to 0.4, a number for each of 2 parameters" in curves_of(seed, [0.1, 0.4])
 
 
@@ -213,13 +204,7 @@ def test_the_search_for_a_step_size_is_drawn(seed):
     ]
     tuning = {"chosen": {"step_size": 0.1}, "num_steps": 4_000, "trials": trials}
     said = curves_of(seed, 0.1, preparation={"tuning": tuning})
-    for words in (
-        "3 settings",
-        "4,000 steps per round",
-        "Chosen: step size 0.1",
-        "1 diverged (NaN or inf)",
-        "round 2",
-    ):
+    for words in ("3 settings", "4,000 steps per round", "Chosen: step size 0.1", "1 diverged (NaN or inf)", "round 2"):
         assert words in said
     assert "Stein discrepancy against step size" in said
 
@@ -278,10 +263,10 @@ def test_ranks_of_equal_draws_are_shared(seed):
     """Bins of all chains are equal for any ties; a chain below all others has the first ranks."""
     rng = np.random.default_rng(seed)
     for values in (rng.integers(0, 3, (3, 40)).astype(float), rng.normal(size=(3, 40))):
-        counts = columns.rank_counts(values, 8)
+        counts = chains.rank_counts(values, 8)
         np.testing.assert_allclose(counts.sum(axis=0), 120 / 8)
         np.testing.assert_allclose(counts.sum(axis=1), 40)
-    apart = columns.rank_counts(np.stack([np.zeros(40), np.ones(40)]), 4)
+    apart = chains.rank_counts(np.stack([np.zeros(40), np.ones(40)]), 4)
     np.testing.assert_allclose(apart, [[20, 20, 0, 0], [0, 0, 20, 20]])
 
 
@@ -289,12 +274,9 @@ def test_the_parameters_of_a_chart_are_the_worst_and_the_largest(seed):
     values = noise(seed, 3, 100, 12)
     values[0, :, 4] += 30.0  # chains disagree
     values[:, :, 7] += 100.0
-    found = columns.gather({"a": values[:, :, :5], "b": values[:, :, 5:]})
-    chosen = columns.choose(columns.summarise(found), 1, 1)
-    assert {found.names[k]: why for k, why in chosen.items()} == {
-        "a[4]": "mixed worst",
-        "b[2]": "largest mean",
-    }
+    found = chains.gather({"a": values[:, :, :5], "b": values[:, :, 5:]})
+    chosen = chains.choose(chains.summarise(found), 1, 1)
+    assert {found.names[k]: why for k, why in chosen.items()} == {"a[4]": "mixed worst", "b[2]": "largest mean"}
 
 
 def test_elements_of_a_parameter_share_an_axis_unless_one_would_not_be_seen(seed):
@@ -312,12 +294,8 @@ def test_elements_of_a_parameter_share_an_axis_unless_one_would_not_be_seen(seed
 def test_statistics_that_only_count_or_are_charted_are_left_out(seed):
     size = noise(seed, 2, 50)
     passes = np.broadcast_to(3.0 * np.arange(50), (2, 50))
-    run = made_run(
-        {"size": size}, stats={"passes": passes, "size_again": size, "energy": noise(seed + 1, 2, 50)}
-    )
+    run = made_run({"size": size}, stats={"passes": passes, "size_again": size, "energy": noise(seed + 1, 2, 50)})
     said = Page(report.html(run, diagnosis=Diagnosis([], {}))).sections["curves"]
-    labels = [
-        known.get("aria-label", "") for _, known in Page(report.html(run, diagnosis=Diagnosis([], {}))).tags
-    ]
+    labels = [known.get("aria-label", "") for _, known in Page(report.html(run, diagnosis=Diagnosis([], {}))).tags]
     drawn = [label for label in labels if label.endswith("at each draw")]
     assert drawn == ["Energy at each draw"] and "Passes" not in said

@@ -18,8 +18,8 @@ from scirocco._random import _as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
-from scirocco.estimators.precision import full_products, products_of
-from scirocco.run import accelerator_loop, chains, keeping, loop, session, sinks
+from scirocco.estimators.base import full_products, products_of
+from scirocco.run import accelerator_loop, chains, keeping, loop, session
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -36,12 +36,7 @@ def run(model, sampler=None, estimator=None, **given):
     plan = {"num_samples": 37, "num_burnin": 5, "num_chains": 2, "chain_method": "vmap", "progress": False}
     sampler, estimator = sampler or sc.SGLD(1e-3), estimator or sc.Minibatch(16)
     return sc.sample(
-        model,
-        helpers.make_data(),
-        helpers.make_params(),
-        sampler=sampler,
-        estimator=estimator,
-        **plan | given,
+        model, helpers.make_data(), helpers.make_params(), sampler=sampler, estimator=estimator, **plan | given
     )
 
 
@@ -239,9 +234,7 @@ def test_the_device_makes_the_next_chunks_before_the_host_asks(sent, tmp_path, m
     part = run(model, **given, store=tmp_path / "run", callbacks=[stop])  # a chunk was begun and is dropped
     assert part.status == "stopped"
     rest = sc.resume(tmp_path / "run", model, helpers.make_data(), progress=False, reducers=given["reducers"])
-    for a, b in zip(
-        *map(jax.tree.leaves, ((whole.draws, whole.reduced), (rest.draws, rest.reduced))), strict=True
-    ):
+    for a, b in zip(*map(jax.tree.leaves, ((whole.draws, whole.reduced), (rest.draws, rest.reduced))), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -280,8 +273,8 @@ def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
     """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
     whole = run(helpers.MODEL, thin=3, num_samples=200)
 
     def interrupt(report):
@@ -363,9 +356,7 @@ def test_damaged_programs_are_ignored(tmp_path):
     code = "import jax; from scirocco import _programs; _programs.begin(); print(float(jax.jit(lambda x: x + 1)(2.0)))"
     environment = {"SCIROCCO_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu", "PATH": ""}
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == ("3.0\n", "")
         kept = list(tmp_path.glob("programs-*/*-cache"))
         assert kept

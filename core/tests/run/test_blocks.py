@@ -10,7 +10,7 @@ import pytest
 import scirocco as sc
 from scirocco.data.batching import Batch
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoWarning
-from scirocco.run import blocks, loop
+from scirocco.run import loop, schemes
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 N, SIZE = 60, 5
@@ -37,13 +37,7 @@ SAMPLER = sc.Blocks({"a": sc.BAOAB(0.05, friction=1.0), "c": sc.Gibbs(_precision
 
 def _run(estimator, data=DATA, sampler=SAMPLER, **options):
     return sc.sample(
-        MODEL,
-        data,
-        START,
-        sampler=sampler,
-        estimator=estimator,
-        progress=False,
-        **{"num_samples": 12, **options},
+        MODEL, data, START, sampler=sampler, estimator=estimator, progress=False, **{"num_samples": 12, **options}
     )
 
 
@@ -52,17 +46,17 @@ def _same(a, b):
 
 
 def test_every_block_that_reads_data_gets_rows_of_its_own():
-    batching = blocks.batching(sc.Minibatch(SIZE), N, 2)
+    batching = schemes.batching(sc.Minibatch(SIZE), N, 2)
     assert batching.size == 2 * SIZE
     single = sc.Minibatch(SIZE).batching(N)
     rows = jnp.arange(2.0 * SIZE)
     whole = Batch(rows, rows.astype(int), None, N / (2 * SIZE), batching.correction, N)
-    parts = [blocks._share(whole, place, 2, single) for place in range(2)]
+    parts = [schemes._share(whole, place, 2, single) for place in range(2)]
     assert sorted(np.concatenate([p.rows for p in parts]).tolist()) == rows.tolist()
     assert {p.scale for p in parts} == {N / SIZE}
     assert {p.correction for p in parts} == {1 - SIZE / N}
     weighted = whole._replace(weights=jnp.ones(2 * SIZE))
-    assert np.all(np.asarray(blocks._share(weighted, 1, 2, single).weights) == 2.0)
+    assert np.all(np.asarray(schemes._share(weighted, 1, 2, single).weights) == 2.0)
 
 
 @pytest.mark.rotates(2, "the same chain")
@@ -123,37 +117,25 @@ REST = {"a": ONE, "b": ONE}
         (lambda: sc.BlockModel(3), InvalidTypeError, "joint sc.Model"),
         (lambda: sc.BlockModel(MODEL, a=3), InvalidTypeError, "sc.CountModel or sc.Statistics"),
         (lambda: _run(sc.Full(), sampler=sc.Blocks(REST)), InvalidValueError, "no sampler for \\['c'\\]"),
+        (lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.SCIR(1.0)})), InvalidTypeError, "driven by counts"),
         (
-            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.SCIR(1.0)})),
-            InvalidTypeError,
-            "driven by counts",
-        ),
-        (
-            lambda: _run(
-                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params, total: 1.0)})
-            ),
+            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params, total: 1.0)})),
             InvalidTypeError,
             "requires a sum of statistics",
         ),
         (
-            lambda: _run(
-                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: jnp.ones(3))})
-            ),
+            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: jnp.ones(3))})),
             InvalidValueError,
             "returned shape \\(3,\\)",
         ),
         (lambda: _run(sc.SAGA(SIZE)), InvalidTypeError, "sc.Blocks does not support"),
         (
-            lambda: _run(
-                sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: params["d"])})
-            ),
+            lambda: _run(sc.Full(), sampler=sc.Blocks(REST | {"c": sc.Gibbs(lambda key, params: params["d"])})),
             InvalidTypeError,
             "Gibbs update of `c` raised an error .* KeyError",
         ),
         (
-            lambda: sc.sample(
-                sc.BlockModel(MODEL, d=sc.Statistics(_likelihood)), DATA, START, sampler=SAMPLER
-            ),
+            lambda: sc.sample(sc.BlockModel(MODEL, d=sc.Statistics(_likelihood)), DATA, START, sampler=SAMPLER),
             InvalidValueError,
             "BlockModel names \\['d'\\]",
         ),
@@ -182,10 +164,8 @@ def test_half_of_the_rows_for_each_of_two_blocks():
     single = sc.Minibatch(N // 2).batching(N)
     rows = jnp.arange(float(N))
     whole = Batch(rows, rows.astype(int), None, 1.0, 0.0, N)
-    first, second = (blocks._share(whole, place, 2, single) for place in range(2))
-    assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(
-        second.rows.tolist()
-    )
+    first, second = (schemes._share(whole, place, 2, single) for place in range(2))
+    assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(second.rows.tolist())
     assert first.scale == 2.0
 
 

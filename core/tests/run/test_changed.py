@@ -52,9 +52,7 @@ def test_data_of_which_most_rows_are_unchanged(tmp_path):
     """One row of all is shifted."""
     path, data = started(tmp_path / "run", rows()), rows()
     data[1_234] += 1
-    with pytest.raises(
-        InvalidValueError, match="cannot be resumed with these data: the values of `data` have changed"
-    ):
+    with pytest.raises(InvalidValueError, match="cannot be resumed with these data: the values of `data` have changed"):
         sc.resume(path, MODEL, data, num_samples=60, progress=False)
     assert sc.resume(path, MODEL, rows(), num_samples=60, progress=False).num_draws == 60
 
@@ -69,9 +67,7 @@ def test_a_data_folder_edited_in_place(tmp_path, keeps_time):
         opened.write(np.full(200, 7, np.float32).tobytes())
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + (0 if keeps_time else 10**9)))
     with pytest.raises(InvalidValueError, match=r"`data.npy` in .* was changed after writing"):
-        sc.resume(
-            path, MODEL, sc.data.open(tmp_path / "rows"), num_samples=60, progress=False, verify=keeps_time
-        )
+        sc.resume(path, MODEL, sc.data.open(tmp_path / "rows"), num_samples=60, progress=False, verify=keeps_time)
 
 
 def huber(mu, x):

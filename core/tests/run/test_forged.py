@@ -16,8 +16,7 @@ from scirocco.store import files
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 MODEL = sc.Model(
-    lambda params, x: -0.5 * jnp.sum((x - params["mean"]) ** 2),
-    lambda params: -params["mean"] @ params["mean"],
+    lambda params, x: -0.5 * jnp.sum((x - params["mean"]) ** 2), lambda params: -params["mean"] @ params["mean"]
 )
 ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 VALUES = [None, float("nan"), -1, "x", [], {"a": 1}, 2**70, "remove"]
@@ -122,3 +121,41 @@ def test_a_run_that_keeps_some_draws_is_not_forged(tmp_path):
         found = sc.load(path)
         assert found.num_draws == 4
         np.testing.assert_array_equal(np.asarray(found.draws), run.draws)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A regression with transforms, levels and an offset."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"y": rng.normal(size=60), "x": rng.normal(size=60), "g": list("abc") * 20})
+    model = sc.models.LinearRegression(
+        formula="y ~ bs(x, df=4) + C(g) + offset(center(x))", num_samples=20, num_chains=1
+    ).fit(table, progress=False)
+    path = tmp_path_factory.mktemp("model") / "saved"
+    model.save(path)
+    return path, table
+
+
+def test_every_entry_of_a_model_can_be_anything(saved, tmp_path):
+    path, table = saved
+    content = json.loads((path / "scirocco" / "run.json").read_text())["content"]
+    key = next(key for key in content["record"]["notes"] if key.startswith("sc.models."))
+    note, refused = json.loads(content["record"]["notes"][key]), 0
+    for number, place in enumerate(places(note, depth=5)):
+        changed = copy.deepcopy(note)
+        node = changed
+        for part in place[:-1]:
+            node = node[part]
+        value = VALUES[number % 8]
+        if value == "remove":
+            del node[place[-1]]
+        else:
+            node[place[-1]] = value
+        forge(path, tmp_path / "run", "run.json", ("record", "notes", key), json.dumps(changed))
+        try:
+            found = sc.models.load(tmp_path / "run").predict(table[:3])
+            assert np.asarray(found).shape == (3,)
+        except SciroccoError:
+            refused += 1
+    assert refused > 20

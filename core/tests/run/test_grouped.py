@@ -41,9 +41,7 @@ def test_groups_that_cannot_be_formed_are_refused():
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize(
-    ("num_chains", "size"), [(16, 2), (64, 8), (512, 64), (520, 52), (4_096, 64), (50, 5)]
-)
+@pytest.mark.parametrize(("num_chains", "size"), [(16, 2), (64, 8), (512, 64), (520, 52), (4_096, 64), (50, 5)])
 def test_the_size_of_groups_leaves_eight_of_them(num_chains, size):
     from scirocco.run.sampling import _group_size
 

@@ -14,8 +14,8 @@ import pytest
 import helpers
 import scirocco as sc
 import sharding
-from scirocco.run.listing import list_runs
-from scirocco.run.on_cluster import Chain, Shared, draw
+from scirocco.run.loading import list_runs
+from scirocco.run.on_cluster import ChainTask, Shared, draw
 from scirocco.run.run_group import CHAINS
 from scirocco.store import JoinedArray, holds_run, open_stored
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_done_on_workers_is_refused(client, tmp_path):
     with pytest.raises(TypeError, match=r"must be a distributed\.Client"):
         sample(client=4)
     with pytest.raises(sc.errors.StoreError, match="cannot find"):
-        draw(Chain(None, 0, str(tmp_path / "chain-000")), print, shared=Shared(None, False))
+        draw(ChainTask(None, 0, str(tmp_path / "chain-000")), print, shared=Shared(None, False))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(ValueError, match="nothing in it was touched"):

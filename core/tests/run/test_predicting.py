@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import predicting, rowwise
+from scirocco.run import predicting
 from scirocco.run.result import Origin, Run
 
 pytestmark = pytest.mark.unit
@@ -79,7 +79,7 @@ def test_chunks_do_not_matter(seed, monkeypatch):
     rows = np.linspace(0, 1, 100).astype(np.float32)
     run = run_of(shuffled_grid(seed))
     whole = run.predict(noisy, rows, seed=seed, num_draws=60)
-    monkeypatch.setattr(rowwise, "_NUMBERS", 60 * 16)
+    monkeypatch.setattr(predicting, "_NUMBERS", 60 * 16)
     assert predicting.prepared(noisy, shuffled_grid(seed)[0, :60], sc.data.as_source(rows)).size == 16
     parts = run.predict(noisy, rows, seed=seed, num_draws=60)
     for name in ("mean", "sd", "low", "high"):
@@ -94,7 +94,7 @@ def test_wide_functions_have_small_chunks():
         return jnp.tanh(weights * row.sum()).sum()
 
     wide = predicting.prepared(network, hidden[0], source).size
-    assert wide == rowwise._NUMBERS // (50 * 300)
+    assert wide == predicting._NUMBERS // (50 * 300)
 
 
 def test_to_a_folder_and_back(tmp_path, seed):
@@ -115,19 +115,19 @@ def test_to_a_folder_and_back(tmp_path, seed):
 
 def test_draws_are_spread_over_all_chains():
     draws = np.arange(40.0).reshape(4, 10)
-    assert rowwise.chosen(draws, 8).params.tolist() == [4, 9, 14, 19, 24, 29, 34, 39]
-    assert rowwise.chosen(draws, 3).count == 3  # fewer than chains
-    assert rowwise.chosen(draws, None).words == "40 draws"
-    assert rowwise.chosen(draws, 9).words == "8 of 40 draws"
+    assert predicting.chosen(draws, 8).params.tolist() == [4, 9, 14, 19, 24, 29, 34, 39]
+    assert predicting.chosen(draws, 3).count == 3  # fewer than chains
+    assert predicting.chosen(draws, None).words == "40 draws"
+    assert predicting.chosen(draws, 9).words == "8 of 40 draws"
 
 
 def test_draws_that_are_not_finite_are_left_out():
     draws = np.arange(8.0).reshape(2, 4)
     draws[1, 3] = np.nan
-    found = rowwise.chosen({"a": draws, "b": np.ones((2, 4, 3))}, None)
+    found = predicting.chosen({"a": draws, "b": np.ones((2, 4, 3))}, None)
     assert found.count == 7 and found.words == "7 of 8 draws (1 that are not finite were left out)"
     with pytest.raises(InvalidValueError, match="no draw is finite"):
-        rowwise.chosen(draws * np.nan, None)
+        predicting.chosen(draws * np.nan, None)
 
 
 def test_a_regression_predicts_in_the_users_units():
@@ -188,13 +188,11 @@ def test_log_likelihoods_row_by_row(seed, tmp_path, monkeypatch):
     expected = -0.5 * (rows["y"][:, None] - draws.reshape(-1)) ** 2
     run = with_origin(draws, rows)
     np.testing.assert_allclose(run.log_likelihood(), expected, rtol=1e-5, atol=1e-6)
-    monkeypatch.setattr(rowwise, "_NUMBERS", 16 * 20)  # three chunks
+    monkeypatch.setattr(predicting, "_NUMBERS", 16 * 20)  # three chunks
     written = run.log_likelihood(to=tmp_path / "out")
     np.testing.assert_allclose(written, expected, rtol=1e-5, atol=1e-6)
     loaded = run_of(draws)
-    np.testing.assert_allclose(
-        loaded.log_likelihood(rows, model=run.origin.model), expected, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(loaded.log_likelihood(rows, model=run.origin.model), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(InvalidValueError, match="pass both"):
         loaded.log_likelihood()
 
@@ -215,9 +213,7 @@ def test_what_has_no_log_likelihood_is_refused():
     sums = sc.data.ArraySource(rows, sums_up=True)
     with pytest.raises(InvalidValueError, match="sums over the rows"):
         with_origin(np.zeros((1, 5), np.float32), sums).log_likelihood()
-    infinite = with_origin(
-        np.zeros((1, 5), np.float32), rows, sc.Model(lambda mu, row: jnp.log(mu + row["y"]))
-    )
+    infinite = with_origin(np.zeros((1, 5), np.float32), rows, sc.Model(lambda mu, row: jnp.log(mu + row["y"])))
     with pytest.raises(InvalidValueError, match="row 0 is not finite"):
         infinite.log_likelihood()
 

@@ -97,8 +97,13 @@ def test_a_forked_process_is_told_at_once():
 
 
 @pytest.mark.process
-def test_importing_the_library_changes_nothing_for_others():
-    """Settings of JAX, its listeners and the filters of warnings (SciPy adds some), before and after an import."""
+@pytest.mark.parametrize(("option", "cache", "kept"), [("", "", False), ("False", "", True), ("", "off", True)])
+def test_importing_the_library_changes_nothing_for_others(tmp_path, option, cache, kept):
+    """Settings of JAX, its listeners and the filters of warnings (SciPy adds some), before and after an import.
+
+    Nor does a run, if an argument or the environment say so.
+    """
+    option = option and f", compile_cache={option}"
     code = (
         "import warnings, jax, scipy.sparse, scipy.special, jax._src.monitoring as m\n"
         "def state():\n"
@@ -110,12 +115,13 @@ def test_importing_the_library_changes_nothing_for_others():
         "for name in sc.models.__all__: getattr(sc.models, name)\n"
         "print(state() == before)\n"
         "model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)\n"
-        "sc.sample(model, jax.numpy.ones(20), 0.5, sampler=sc.SGLD(1e-3), num_samples=5, progress=False)\n"
-        "print(state() == before)\n"
+        "sc.sample(model, jax.numpy.ones(20), 0.5, sampler=sc.SGLD(1e-3), num_samples=5, progress=False"
+        f"{option})\nprint(state() == before)\n"
     )
-    environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "HOME": os.environ.get("HOME", "/")}
+    environment = {"JAX_PLATFORMS": "cpu", "PATH": "", "HOME": str(tmp_path), "SCIROCCO_CACHE": cache}
+    environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["True", "False"], done.stdout + done.stderr
+    assert done.stdout.split() == ["True", str(kept)], done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -139,11 +145,20 @@ def test_programs_of_others_are_not_run(cache, monkeypatch, case):
         folder.chmod(0o777)
     else:
         monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-    with pytest.warns(
-        sc.errors.SciroccoWarning, match="belongs to another user, or everybody may write to it"
-    ):
+    with pytest.warns(sc.errors.SciroccoWarning, match="belongs to another user, or everybody may write to it"):
         assert _programs.keep() is None
     assert "jax_compilation_cache_dir" not in told
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+def test_folders_of_programs_are_private_under_any_umask(cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("SCIROCCO_CACHE", str(tmp_path / "new" / "inner"))
+    before = os.umask(0)
+    try:
+        folder = Path(_programs.keep())
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent, tmp_path / "new")] == [0o700] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

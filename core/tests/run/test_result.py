@@ -18,6 +18,7 @@ import pytest
 
 import helpers
 import scirocco as sc
+from scirocco.diagnostics.frames import supported
 from scirocco.errors import InvalidValueError
 from scirocco.run.certificate import Certificate, _line
 from scirocco.run.loop import step_key
@@ -50,9 +51,7 @@ def test_scores_far_from_a_line_are_no_evidence(seed):
 @pytest.mark.parametrize("thin", [1, 3])
 def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
     """Exactly, since all rows are used: not of the position before, nor of the one after."""
-    run = helpers.draw(
-        sampler, "Full", num_samples=8, num_burnin=2, thin=thin, num_chains=2, keep_gradients=True
-    )
+    run = helpers.draw(sampler, "Full", num_samples=8, num_burnin=2, thin=thin, num_chains=2, keep_gradients=True)
     for chain in range(2):
         for number in range(8):
             at = jax.tree.map(lambda leaf: leaf[chain, number], run.draws)  # noqa: B023
@@ -60,9 +59,7 @@ def test_a_kept_gradient_is_that_at_its_draw(sampler, thin):
             exact = helpers.exact_gradient(at)
             helpers.assert_close(kept, exact, rtol=1e-4, atol=1e-3)
             flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(exact)])
-            np.testing.assert_allclose(
-                run.stats["gradient_norm"][chain, number], np.linalg.norm(flat), rtol=1e-4
-            )
+            np.testing.assert_allclose(run.stats["gradient_norm"][chain, number], np.linalg.norm(flat), rtol=1e-4)
 
 
 @pytest.mark.rotates(2)
@@ -116,12 +113,7 @@ def test_the_configuration_defines_the_run(run):
 def test_schedules_and_numbers_chosen_by_the_sampler_are_in_the_configuration():
     run = helpers.draw(sc.SGHMC({"bias": sc.schedules.polynomial(5e-3), "weights": 5e-3}))
     sampler = run.configuration["sampler"]
-    assert sampler["step_size"]["bias"] == {
-        "name": "Polynomial",
-        "start": 5e-3,
-        "tau": 1_000.0,
-        "kappa": 0.33,
-    }
+    assert sampler["step_size"]["bias"] == {"name": "Polynomial", "start": 5e-3, "tau": 1_000.0, "kappa": 0.33}
     assert sampler["friction"]["bias"] > 0
     assert sampler["friction"]["weights"]["min"] > 0
     json.dumps(run.configuration)
@@ -139,10 +131,7 @@ def nested_likelihood(params, x):
 
 def test_draws_by_name():
     params = {
-        "layers": [
-            Layer(np.zeros((2, 2), np.float32), np.float32(0)),
-            Layer(np.zeros(3, np.float32), np.float32(0)),
-        ],
+        "layers": [Layer(np.zeros((2, 2), np.float32), np.float32(0)), Layer(np.zeros(3, np.float32), np.float32(0))],
         "rest": (np.float32(1.0),),
     }
     run = sc.sample(
@@ -219,10 +208,19 @@ def test_summary_is_printed_within_80_columns_with_both_bounds(run, name, scale)
     assert max(map(len, lines)) <= 80
     for column in ("mean", "sd", "5%", "95%", "ess_bulk", "r_hat"):
         assert column in lines[0].split()
-    assert f"{table['95%'].iloc[0]:.4g}" in lines[1]
     assert "[100 rows]" in lines
     few = str(dataclasses.replace(run, draws={name: draws[name][:, :, :20]}).summary())
     assert "[19]" in few and "..." not in few
+
+
+def test_digits_are_those_that_the_monte_carlo_error_supports(run):
+    """Of large numbers with a small spread, too; and in a notebook as in a terminal."""
+    draws = {"a": 1e9 + 0.01 * np.random.default_rng(0).normal(size=(2, 50))}
+    table = dataclasses.replace(run, draws=draws).summary()
+    assert table["mean"].iloc[0] == pytest.approx(draws["a"].mean(), abs=1e-3)
+    place = int(np.floor(np.log10(table["mcse_mean"].iloc[0])))
+    shown = f"{draws['a'].mean():.{-place}f}"
+    assert shown in str(table).splitlines()[1].split() and f"<td>{shown}</td>" in table._repr_html_()
 
 
 def test_names_of_categories_are_not_cut(run):
@@ -318,7 +316,8 @@ def test_a_notebook_shows_the_first_parameters(run):
     """The numbers are those of the summary; names are escaped; a run without draws has its line alone."""
     shown = run._repr_html_()
     assert "3 chains × 60 draws" in shown and "weights[1, 1]" in shown
-    assert f"{run.summary(digits=None)['mean'].iloc[0]:.4g}" in shown
+    first = run.summary(digits=None).iloc[0]
+    assert f">{supported(first['mean'], first['mcse_mean'])}<" in shown
     many = dataclasses.replace(run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 40))})
     assert "&lt;b&gt;[11]" in many._repr_html_() and "and 28 more parameters" in many._repr_html_()
     assert "<table" not in dataclasses.replace(run, draws=None)._repr_html_()
@@ -327,30 +326,21 @@ def test_a_notebook_shows_the_first_parameters(run):
 def test_a_notebook_shows_a_summary_as_it_is_printed(run):
     """Without the zeros with which pandas fills columns; the note below; long ones cut."""
     frame = run.summary()
-    frame.iloc[0, 0] = 1.5
+    frame.iloc[0, 0], frame.iloc[0, 4] = 1.5, 0.2
     frame.attrs["note"] = "Right within <a bit>."
     shown = frame._repr_html_()
     assert "<td>1.5</td>" in shown and f"<td>{frame['ess_bulk'].iloc[0]:.0f}</td>" in shown
     assert "Right within &lt;a bit&gt;." in shown and "&lt;a" not in run.summary()._repr_html_()
-    many = dataclasses.replace(
-        run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 90))}
-    ).summary()
+    many = dataclasses.replace(run, draws={"<b>": np.random.default_rng(0).normal(size=(2, 20, 90))}).summary()
     assert "&lt;b&gt;[89]" in many._repr_html_() and "&lt;b&gt;[45]" not in many._repr_html_()
 
 
 def test_a_notebook_shows_a_certificate():
     good = Certificate(0.0411, 0.021)._repr_html_()
-    for piece in (
-        "no trouble was found",
-        "right within 0.05 posterior standard deviations",
-        "right within 3 %",
-    ):
+    for piece in ("no trouble was found", "right within 0.05 posterior standard deviations", "right within 3 %"):
         assert piece in good
     bad = Certificate(troubles=("<a> is off", "chains disagree"), unknown="they need the model")._repr_html_()
-    assert (
-        "<li>&lt;a&gt; is off.</li><li>chains disagree.</li>" in bad
-        and "not known: they need the model" in bad
-    )
+    assert "<li>&lt;a&gt; is off.</li><li>chains disagree.</li>" in bad and "not known: they need the model" in bad
 
 
 def test_labels_along_axes_name_the_parameters_of_a_text(run):

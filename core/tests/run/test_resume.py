@@ -26,7 +26,7 @@ from scirocco.errors import (
     SciroccoWarning,
     StoreError,
 )
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 from scirocco.run.choose import limits
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.run.encoding import decode, encode
@@ -37,12 +37,8 @@ pytestmark = pytest.mark.compile
 
 REDUCERS = {
     "moments": sc.reducers.Moments(),
-    "norms": sc.reducers.Trace(
-        lambda params: {"total": jnp.sum(params["weights"] ** 2), "parts": [params["bias"]]}
-    ),
-    "predictive": sc.reducers.Predictive(
-        lambda params, x: x * params["bias"], np.arange(3.0, dtype=np.float32)
-    ),
+    "norms": sc.reducers.Trace(lambda params: {"total": jnp.sum(params["weights"] ** 2), "parts": [params["bias"]]}),
+    "predictive": sc.reducers.Predictive(lambda params, x: x * params["bias"], np.arange(3.0, dtype=np.float32)),
 }
 
 
@@ -52,8 +48,8 @@ def _often(monkeypatch):
     monkeypatch.setattr(session, "_FIRST_CHUNK", 5)
     monkeypatch.setattr(session, "_SECOND_CHUNK", 4)
     monkeypatch.setattr(session, "_CHUNK_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
 
 
 def draw(sampler=helpers.SAMPLERS["SGLD"], estimator=sc.Minibatch(16), **options):  # noqa: B008
@@ -149,8 +145,7 @@ def test_what_is_kept_does_not_change_the_rest(keep, method, tmp_path):
         assert done.draws is None
     else:
         helpers.assert_equal(
-            jax.tree.map(np.asarray, done.draws),
-            jax.tree.map(lambda leaf: leaf[:, keep - 1 :: keep], everything.draws),
+            jax.tree.map(np.asarray, done.draws), jax.tree.map(lambda leaf: leaf[:, keep - 1 :: keep], everything.draws)
         )
 
 
@@ -167,9 +162,7 @@ def test_the_same_call_again_goes_on_or_returns_what_is_there(tmp_path):
     draw(store=path, resume=True, callbacks=[stop_at(9)])
     same(draw(store=path, resume=True), whole)
     same(draw(store=path, resume=True), whole)
-    with pytest.raises(
-        InvalidValueError, match=r"`sampler.step_size` was 0.001 and is now 0.002.*`seed`.* 0 .* 1"
-    ):
+    with pytest.raises(InvalidValueError, match=r"`sampler.step_size` was 0.001 and is now 0.002.*`seed`.* 0 .* 1"):
         draw(sc.SGLD(2e-3), store=path, resume=True, seed=1)
 
 
@@ -239,10 +232,7 @@ def stored(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"model": sc.Model(lambda p, d: -((d["y"] - p["bias"]) ** 2), helpers.log_prior)},
-            "log_likelihood is -",
-        ),
+        ({"model": sc.Model(lambda p, d: -((d["y"] - p["bias"]) ** 2), helpers.log_prior)}, "log_likelihood is -"),
         ({"model": sc.Model(helpers.log_likelihood, lambda p: -jnp.sum(p["bias"] ** 2))}, "log_prior is -"),
         ({"data": helpers.make_data(num_rows=60)}, "`num_rows` was 64 and is now 60"),
         ({"data": helpers.make_data(seed=1)}, "values of `data` have changed"),
@@ -358,14 +348,7 @@ def test_a_data_folder_that_shrinks_ends_the_run_and_loses_nothing_that_was_comm
             os.truncate(tmp_path / "rows" / "x.npy", len(content) // 2)
 
     with pytest.raises(DataChangedError) as caught:
-        sc.sample(
-            helpers.MODEL,
-            source,
-            helpers.make_params(),
-            store=tmp_path / "run",
-            callbacks=[shrink],
-            **options,
-        )
+        sc.sample(helpers.MODEL, source, helpers.make_params(), store=tmp_path / "run", callbacks=[shrink], **options)
     assert 0 < caught.value.run.num_draws < 40
     (tmp_path / "rows" / "x.npy").write_bytes(content)  # the data are back
     done = sc.resume(tmp_path / "run", helpers.MODEL, sc.data.open(tmp_path / "rows"), progress=False)
@@ -379,10 +362,7 @@ def test_a_copied_data_folder_is_the_same_data(tmp_path):
     whole = sc.sample(*arguments, num_samples=12, **options)
     sc.sample(*arguments, num_samples=5, store=tmp_path / "run", **options)
     shutil.copytree(tmp_path / "rows", tmp_path / "copy", copy_function=shutil.copyfile)
-    same(
-        sc.resume(tmp_path / "run", helpers.MODEL, str(tmp_path / "copy"), num_samples=12, progress=False),
-        whole,
-    )
+    same(sc.resume(tmp_path / "run", helpers.MODEL, str(tmp_path / "copy"), num_samples=12, progress=False), whole)
 
 
 # -- loading and saving ------------------------------------------------------------------------------------------------
@@ -458,9 +438,7 @@ def test_reducers_see_every_draw(tmp_path):
         run.reduced["predictive"].mean, inputs * run.draws["bias"].mean(axis=1)[:, None], rtol=1e-4, atol=1e-6
     )
     np.testing.assert_array_equal(run.traces["norms"]["parts"][0], run.draws["bias"])
-    np.testing.assert_allclose(
-        run.traces["norms"]["total"], (run.draws["weights"] ** 2).sum((2, 3)), rtol=1e-5
-    )
+    np.testing.assert_allclose(run.traces["norms"]["total"], (run.draws["weights"] ** 2).sum((2, 3)), rtol=1e-5)
 
 
 def test_a_reducer_of_the_users_own():

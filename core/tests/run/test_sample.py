@@ -64,14 +64,7 @@ def test_burn_in_and_thinning_count_steps(num_burnin, thin, num_samples):
 
 @pytest.mark.parametrize(
     ("num_burnin", "thin", "kept"),
-    [
-        (0, 1, [1, 2, 3, 4, 5, 6]),
-        (0, 2, [2, 4, 6]),
-        (0, 4, [4]),
-        (2, 1, [3, 4, 5, 6]),
-        (3, 2, [5]),
-        (20, 1, []),
-    ],
+    [(0, 1, [1, 2, 3, 4, 5, 6]), (0, 2, [2, 4, 6]), (0, 4, [4]), (2, 1, [3, 4, 5, 6]), (3, 2, [5]), (20, 1, [])],
 )
 @pytest.mark.parametrize("chunks", ["one chunk", "small chunks"])
 def test_a_divergence_loses_no_earlier_draw(num_burnin, thin, kept, chunks, request):
@@ -128,9 +121,7 @@ METHODS = [("SGHMC-resample", "SVRG"), ("PSGLD-correction", "SAGA")]
 @pytest.mark.parametrize(("sampler", "estimator"), METHODS, ids=map("+".join, METHODS))
 def test_threads_and_vmap_make_the_same_chains(sampler, estimator):
     threads, together = (
-        helpers.draw(
-            sampler, estimator, num_chains=3, num_samples=15, chain_method=method, keep_gradients=True
-        )
+        helpers.draw(sampler, estimator, num_chains=3, num_samples=15, chain_method=method, keep_gradients=True)
         for method in ("threads", "vmap")
     )
     helpers.assert_close(together.draws, threads.draws)
@@ -147,9 +138,7 @@ def test_a_chain_does_not_depend_on_how_many_others_there_are():
 
 def test_threads_end_with_the_run():
     helpers.draw(num_chains=4)
-    assert not [
-        thread for thread in threading.enumerate() if thread.name.startswith("chain") and _busy(thread)
-    ]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("chain") and _busy(thread)]
 
 
 def _busy(thread):
@@ -207,9 +196,7 @@ def test_defaults_of_many_rows(monkeypatch):
     """Too many rows for a pass at every step: control variates."""
     monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
     data, known = helpers.make_data(num_rows=3_000), helpers.MODEL
-    model = sc.Model(
-        lambda params, row: known.log_likelihood(params, row), known.log_prior
-    )  # nothing is compiled
+    model = sc.Model(lambda params, row: known.log_likelihood(params, row), known.log_prior)  # nothing is compiled
     with helpers.compiled() as programs:
         run = sc.sample(model, data, helpers.make_params(), num_samples=50, num_burnin=0, progress=False)
     assert len(programs) <= 12, f"{programs}: one for each part of the set-up, none for arithmetic in between"
@@ -222,9 +209,7 @@ def test_defaults_of_many_rows(monkeypatch):
 
 
 def test_thinning_that_is_given_stays():
-    run = sc.sample(
-        helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=20, thin=1, progress=False
-    )
+    run = sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=20, thin=1, progress=False)
     assert run.configuration["thin"] == 1 and "one draw" not in run.preparation["chosen"]
 
 
@@ -273,11 +258,7 @@ def test_only_what_was_asked_for_is_kept():
 def test_callbacks_see_every_chunk(small_chunks):
     reports = []
     run = helpers.draw(
-        num_samples=6,
-        num_burnin=5,
-        thin=2,
-        num_chains=2,
-        callbacks=[lambda r: reports.append(dataclasses.replace(r))],
+        num_samples=6, num_burnin=5, thin=2, num_chains=2, callbacks=[lambda r: reports.append(dataclasses.replace(r))]
     )
     assert [report.step for report in reports] == [4, 5, 7, 9, 11, 13, 15, 17]
     assert all(report.num_steps == 17 and report.num_chains == 2 for report in reports)
@@ -289,9 +270,7 @@ def test_callbacks_see_every_chunk(small_chunks):
 
 
 def test_scores_are_kept_with_their_step(small_chunks):
-    run = helpers.draw(
-        num_samples=8, callbacks=[lambda r: r.step / 2, lambda r: {"draws": r.step}, lambda r: None]
-    )
+    run = helpers.draw(num_samples=8, callbacks=[lambda r: r.step / 2, lambda r: {"draws": r.step}, lambda r: None])
     assert run.scores == [(step, {"score": step / 2, "draws": float(step)}) for step in (4, 7, 8)]
 
 
@@ -393,7 +372,5 @@ def test_the_bar_is_closed_when_a_run_fails(terminal, capsys):
 def test_the_estimator_that_was_chosen_is_named_without_its_wrapping():
     """SCIRCV compares estimates with a reference, which wraps the estimator; users know the one inside."""
     model = sc.CountModel(0.5, lambda omega, z: jax.nn.one_hot(z, 3))
-    run = sc.sample(
-        model, np.arange(60) % 3, np.full(3, 1 / 3), sampler=sc.SCIRCV(0.1), num_samples=2, progress=False
-    )
+    run = sc.sample(model, np.arange(60) % 3, np.full(3, 1 / 3), sampler=sc.SCIRCV(0.1), num_samples=2, progress=False)
     assert run.preparation["chosen"].startswith("Minibatch of 60 rows")

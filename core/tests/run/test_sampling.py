@@ -66,10 +66,7 @@ def test_defaults_alone_give_the_posterior():
 
 def test_zero_variance_without_keeping_draws(tmp_path):
     """On a Gaussian posterior with exact gradients every chain finds the mean; the same numbers as from kept draws."""
-    reducers = {
-        "zero": sc.reducers.ZeroVariance(),
-        "square": sc.reducers.ZeroVariance(lambda p: p["bias"] ** 2),
-    }
+    reducers = {"zero": sc.reducers.ZeroVariance(), "square": sc.reducers.ZeroVariance(lambda p: p["bias"] ** 2)}
     options = {"num_samples": 60, "num_chains": 2, "reducers": reducers}
     kept = helpers.draw("SGLD", "Full", **options, keep_gradients=True)
     slim = helpers.draw("SGLD", "Full", **options, keep_draws=False, store=tmp_path / "run")
@@ -86,9 +83,7 @@ def test_zero_variance_without_keeping_draws(tmp_path):
         exact = {"bias": exact["bias"] + step[0], "weights": exact["weights"] + step[1:].reshape(2, 2)}
     for name, leaf in exact.items():
         np.testing.assert_allclose(found.value[name], np.stack([leaf, leaf]), atol=2e-3)
-        assert np.all(np.abs(found.plain[name] - leaf).max() > 2e-2), (
-            "plain means that are right prove nothing"
-        )
+        assert np.all(np.abs(found.plain[name] - leaf).max() > 2e-2), "plain means that are right prove nothing"
         assert np.all(found.reduction[name] > 100)
     draws, gradients = jax.tree.map(lambda leaf: leaf[:1], (kept.draws, kept.gradients))
     fitted = sc.analysis.zero_variance((draws, gradients), lambda p: p["bias"] ** 2, ridge=0.0).coefficients

@@ -114,9 +114,7 @@ def test_a_finished_run_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Store, "open", refuse)
     assert sc.resume(store, model, jnp.ones(100), progress=False).num_draws == 50
-    again = sc.sample(
-        model, jnp.ones(100), jnp.array(1.0), num_samples=50, store=store, resume=True, **options
-    )
+    again = sc.sample(model, jnp.ones(100), jnp.array(1.0), num_samples=50, store=store, resume=True, **options)
     assert again.status == "complete"
     with pytest.raises(OSError, match="Read-only"):
         sc.resume(store, model, jnp.ones(100), num_samples=60, progress=False)

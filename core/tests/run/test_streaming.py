@@ -51,9 +51,7 @@ DATA = helpers.make_data(num_rows=NUM_ROWS)
 SAME = {
     "with": sc.Minibatch(BATCH, sampling="with_replacement"),
     "weighted": sc.Weighted(BATCH, np.arange(1.0, NUM_ROWS + 1)),
-    "control variates": sc.ControlVariates(
-        BATCH, sampling="without_replacement", centre=helpers.make_params()
-    ),
+    "control variates": sc.ControlVariates(BATCH, sampling="without_replacement", centre=helpers.make_params()),
     "SVRG": sc.SVRG(BATCH, refresh_every=7, sampling="without_replacement"),
     "SAGA": sc.SAGA(BATCH, sampling="with_replacement"),
     "full": sc.Full(),
@@ -76,21 +74,9 @@ def small(monkeypatch):
 
 
 def draw(data, sampler, estimator, **options):
-    options = {
-        "num_samples": 12,
-        "num_burnin": 3,
-        "thin": 2,
-        "num_chains": 2,
-        "keep_gradients": True,
-    } | options
+    options = {"num_samples": 12, "num_burnin": 3, "thin": 2, "num_chains": 2, "keep_gradients": True} | options
     return sc.sample(
-        helpers.MODEL,
-        data,
-        helpers.make_params(),
-        sampler=sampler,
-        estimator=estimator,
-        progress=False,
-        **options,
+        helpers.MODEL, data, helpers.make_params(), sampler=sampler, estimator=estimator, progress=False, **options
     )
 
 
@@ -145,9 +131,7 @@ def test_a_kernel_on_streamed_data_makes_the_steps_of_sample():
             state, info = kernel.step(step_key(state.noise_key, jnp.asarray(number)), state)
             assert int(info.code) == 0
             position = jax.tree.map(np.asarray, kernel.position(state))
-            helpers.assert_close(
-                position, jax.tree.map(lambda leaf, n=number: leaf[0, n], run.draws), rtol=1e-5
-            )
+            helpers.assert_close(position, jax.tree.map(lambda leaf, n=number: leaf[0, n], run.draws), rtol=1e-5)
 
 
 # -- which rows ------------------------------------------------------------------------------------------------------
@@ -233,11 +217,7 @@ def test_the_choice_and_its_reason(shuffled, room, sampling, expected, because, 
     monkeypatch.setattr(streams, "available_memory", lambda: room)
     with caplog.at_level(logging.INFO, "scirocco"):
         run = draw(
-            Rows(DATA, shuffled),
-            SAMPLERS["SGLD"],
-            sc.Minibatch(BATCH, sampling=sampling),
-            num_samples=2,
-            num_chains=1,
+            Rows(DATA, shuffled), SAMPLERS["SGLD"], sc.Minibatch(BATCH, sampling=sampling), num_samples=2, num_chains=1
         )
     for text in (run.preparation["batches"], caplog.text):
         assert expected in text
@@ -250,10 +230,9 @@ def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
             self.path = path
 
         def read_text(self):
-            return {
-                "/proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   5 kB\n",
-                "/sys/fs/cgroup/memory.max": "4000\n",
-            }[self.path]
+            return {"/proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   5 kB\n", "/sys/fs/cgroup/memory.max": "4000\n"}[
+                self.path
+            ]
 
     monkeypatch.setattr(sources, "Path", Fake)
     assert sources.available_memory() == 4_000
@@ -270,9 +249,7 @@ def test_a_pass_sums_all_rows_whatever_its_pieces(monkeypatch):
     exact = helpers.MODEL.summand.total(position, jax.tree.map(jnp.asarray, data))
     helpers.assert_close(table.sum(helpers.MODEL.summand, position), exact, rtol=1e-4)
     each = table.each(helpers.MODEL.summand, position)
-    helpers.assert_close(
-        each, helpers.MODEL.summand.each(position, jax.tree.map(jnp.asarray, data)), rtol=1e-6
-    )
+    helpers.assert_close(each, helpers.MODEL.summand.each(position, jax.tree.map(jnp.asarray, data)), rtol=1e-6)
 
 
 def test_a_streamed_feed_allocates_its_buffers_once():
@@ -288,8 +265,7 @@ def test_a_streamed_feed_allocates_its_buffers_once():
     assert len(feed._buffers) == streams._BUFFERS
     assert isinstance(table.scheme, ShuffledBlocks)
     assert isinstance(
-        streams.Streamed(as_source(Rows(DATA)), Blocks(NUM_ROWS, BATCH), automatic=True).batching,
-        IndependentRows,
+        streams.Streamed(as_source(Rows(DATA)), Blocks(NUM_ROWS, BATCH), automatic=True).batching, IndependentRows
     )
 
 
@@ -336,16 +312,8 @@ def broken(**changes):
         (broken(num_rows=0), InvalidValueError, "has 0 rows"),
         (broken(num_rows="many"), InvalidTypeError, "must be a whole number"),
         (broken(read=lambda self, a, b: {"x": DATA["x"][a:b]}), InvalidTypeError, r"returned \['x'\]"),
-        (
-            broken(take=lambda self, i: {k: v[i].astype(int) for k, v in DATA.items()}),
-            InvalidTypeError,
-            "dtype int64",
-        ),
-        (
-            broken(read=lambda self, a, b: {k: v[a : b + 1] for k, v in DATA.items()}),
-            InvalidTypeError,
-            "shape",
-        ),
+        (broken(take=lambda self, i: {k: v[i].astype(int) for k, v in DATA.items()}), InvalidTypeError, "dtype int64"),
+        (broken(read=lambda self, a, b: {k: v[a : b + 1] for k, v in DATA.items()}), InvalidTypeError, "shape"),
         (type("Half", (), {"take": None, "read": None})(), InvalidTypeError, "lacks `num_rows`"),
     ],
 )
@@ -386,10 +354,7 @@ def test_data_that_change_under_way_end_the_run_and_lose_nothing_before(monkeypa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda rows: {k: v[:-1] for k, v in rows.items()},
-            r"shape \(\d+, 2, 2\) where .* shrunk or changed",
-        ),
+        (lambda rows: {k: v[:-1] for k, v in rows.items()}, r"shape \(\d+, 2, 2\) where .* shrunk or changed"),
         (lambda rows: {"x": rows["x"]}, r"returned \['x'\] instead of \['x', 'y'\]"),
         (lambda rows: {k: v[..., None] for k, v in rows.items()}, "shape"),
     ],

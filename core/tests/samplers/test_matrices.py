@@ -71,9 +71,7 @@ def test_a_form_is_its_matrix(form):
     block = recognise(value, PART, PART, "M")
     exact = matrix_of(value)
     np.testing.assert_allclose(matrices.to_dense(block, PART, PART), exact, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        matrices.to_dense(matrices.transpose(block), PART, PART), exact.T, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(matrices.to_dense(matrices.transpose(block), PART, PART), exact.T, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -96,21 +94,15 @@ def test_columns_and_rows_between_a_part_and_a_number():
     np.testing.assert_allclose(matrices.to_dense(column, PART, NUMBER)[:, 0], flat, rtol=1e-6)
     np.testing.assert_allclose(matrices.to_dense(row, NUMBER, PART)[0], flat, rtol=1e-6)
     trace = matrices.divergence(own, PART, "row", NUMBER, elementwise=True)
-    exact = jnp.trace(
-        jax.jacfwd(lambda v: ravel_pytree(own(ravel_pytree(PART)[1](v)))[0])(ravel_pytree(PART)[0])
-    )
+    exact = jnp.trace(jax.jacfwd(lambda v: ravel_pytree(own(ravel_pytree(PART)[1](v)))[0])(ravel_pytree(PART)[0]))
     np.testing.assert_allclose(trace, exact, rtol=1e-5)
-    slope = matrices.divergence(
-        lambda s: jax.tree.map(lambda v: v * s**2, PART), NUMBER, "column", PART, True
-    )
+    slope = matrices.divergence(lambda s: jax.tree.map(lambda v: v * s**2, PART), NUMBER, "column", PART, True)
     np.testing.assert_allclose(ravel_pytree(slope)[0], 2 * NUMBER * ravel_pytree(PART)[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [jnp.ones(2), jnp.ones((2, 3)), {"a": 1.0}])
 def test_what_is_no_matrix_is_refused(value):
-    with pytest.raises(
-        InvalidValueError, match=r"M has shape .* not a matrix between parts of 3 and 3 numbers"
-    ):
+    with pytest.raises(InvalidValueError, match=r"M has shape .* not a matrix between parts of 3 and 3 numbers"):
         recognise(value, PART, PART, "M")
 
 

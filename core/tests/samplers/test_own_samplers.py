@@ -51,17 +51,9 @@ def test_diagnosis_and_report(tmp_path):
 def test_store_and_resume(tmp_path, given):
     """The class is defined here, so a store can rebuild it, with the step size that was measured."""
     data, options = helpers.make_data(), {"estimator": sc.Minibatch(16), "seed": 3, "progress": False}
-    whole = sc.sample(
-        helpers.MODEL, data, helpers.make_params(), sampler=ScaledSGLD(), num_samples=40, **options
-    )
+    whole = sc.sample(helpers.MODEL, data, helpers.make_params(), sampler=ScaledSGLD(), num_samples=40, **options)
     sc.sample(
-        helpers.MODEL,
-        data,
-        helpers.make_params(),
-        sampler=ScaledSGLD(),
-        num_samples=20,
-        store=tmp_path,
-        **options,
+        helpers.MODEL, data, helpers.make_params(), sampler=ScaledSGLD(), num_samples=20, store=tmp_path, **options
     )
     again = {"sampler": ScaledSGLD()} if given else {}
     run = sc.resume(tmp_path, helpers.MODEL, data, num_samples=40, progress=False, **again)
@@ -71,9 +63,7 @@ def test_store_and_resume(tmp_path, given):
 def test_encoding_of_a_class_that_is_not_defined():
     written = encoding.encode(ScaledSGLD(STEP))
     assert encoding.decode(written, "sampler") == ScaledSGLD(STEP)
-    with pytest.raises(
-        sc.errors.InvalidTypeError, match=r"pass sampler=\.\.\. \(the original\) to sc\.resume"
-    ):
+    with pytest.raises(sc.errors.InvalidTypeError, match=r"pass sampler=\.\.\. \(the original\) to sc\.resume"):
         encoding.decode(written | {"module": "elsewhere"}, "sampler")
 
 
@@ -146,9 +136,7 @@ def test_the_value_is_unbiased(name):
 def test_a_chain_that_asks_for_the_value_is_the_same_chain(name):
     estimator = VALUED[name]
     plain, watched = draw(ScaledSGLD(STEP), estimator), draw(Watching(STEP), estimator)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), plain.draws, watched.draws
-    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), plain.draws, watched.draws)
     values = watched.stats["value"][0, 1:]
     exact = along(watched)[:-1]
     assert np.all(np.isfinite(values))
@@ -182,8 +170,7 @@ def test_the_value_of_streamed_data(name):
     """The same chain and the same values as in memory."""
     estimator = VALUED[name]
     here, streamed = (
-        draw(Watching(STEP), estimator, data=data)
-        for data in (helpers.make_data(), Rows(helpers.make_data()))
+        draw(Watching(STEP), estimator, data=data) for data in (helpers.make_data(), Rows(helpers.make_data()))
     )
     if name != "SAGA":  # its batches are drawn in another way there
         helpers.assert_close(streamed.draws, here.draws)
@@ -225,9 +212,7 @@ def test_who_does_not_ask_pays_nothing():
 
         own = parts._replace(sampler=sampler)
         begin = _loop.Start(position, (), None)
-        state, _ = jax.eval_shape(
-            lambda key: _loop.start_chain(problem.model, own, begin, key, 0), jax.random.key(0)
-        )
+        state, _ = jax.eval_shape(lambda key: _loop.start_chain(problem.model, own, begin, key, 0), jax.random.key(0))
         return jax.make_jaxpr(step)(state, jax.random.key(1)), state
 
     def count(jaxpr):
@@ -397,12 +382,7 @@ def test_a_chain_with_latent_draws(seed):
 def test_control_variates_are_refused_for_latent_draws():
     with pytest.raises(sc.errors.InvalidValueError, match="keeps one sum"):
         sc.sample(
-            LATENT,
-            np.zeros(40),
-            jnp.array(0.0),
-            sampler=sc.SGLD(0.01),
-            estimator=sc.ControlVariates(10),
-            num_samples=2,
+            LATENT, np.zeros(40), jnp.array(0.0), sampler=sc.SGLD(0.01), estimator=sc.ControlVariates(10), num_samples=2
         )
 
 
@@ -410,12 +390,6 @@ def test_control_variates_are_refused_for_latent_draws():
 def test_latent_draws_with_open_step_size_minibatches_and_value():
     data = np.random.default_rng(0).normal(size=200).astype(np.float32)
     run = sc.sample(
-        LATENT,
-        data,
-        jnp.array(0.0),
-        sampler=Watching(),
-        estimator=sc.Minibatch(50),
-        num_samples=200,
-        progress=False,
+        LATENT, data, jnp.array(0.0), sampler=Watching(), estimator=sc.Minibatch(50), num_samples=200, progress=False
     )
     assert np.all(np.isfinite(run.stats["value"]))

@@ -12,7 +12,7 @@ import helpers
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import rows_times, times, variances
 
@@ -37,9 +37,9 @@ def factor_of(seed, dense=True):
     """Some L, far from symmetric, for the five parameters of the small regression."""
     rng = np.random.default_rng([seed, 8])
     scales = np.array([0.05, 0.1, 0.2, 0.1, 0.15])
-    return (
-        scales[:, None] * (np.eye(SIZE) + 0.4 * rng.normal(size=(SIZE, SIZE))) if dense else scales
-    ).astype(np.float32)
+    return (scales[:, None] * (np.eye(SIZE) + 0.4 * rng.normal(size=(SIZE, SIZE))) if dense else scales).astype(
+        np.float32
+    )
 
 
 # -- the same chain, by coupling ---------------------------------------------------------------------------------------
@@ -102,16 +102,9 @@ def test_transformed_parameters_move_on_the_real_line(seed):
         return jax.tree.map(jnp.add, origin, times(factor, u))
 
     by_hand = sc.Model(
-        lambda u, y: SHAPED.log_likelihood_sum(moved(u), y[None]),
-        lambda u: SHAPED.log_prior_density(moved(u)),
+        lambda u, y: SHAPED.log_likelihood_sum(moved(u), y[None]), lambda u: SHAPED.log_prior_density(moved(u))
     )
-    options = {
-        "estimator": sc.Minibatch(16),
-        "num_samples": 30,
-        "num_chains": 2,
-        "seed": seed,
-        "progress": False,
-    }
+    options = {"estimator": sc.Minibatch(16), "num_samples": 30, "num_chains": 2, "seed": seed, "progress": False}
     sampler = sc.Preconditioned(sc.SGLD(0.05), factor=factor)
     run = sc.sample(SHAPED, y, START, sampler=sampler, **options)
     zero = jax.tree.map(jnp.zeros_like, START)
@@ -138,9 +131,7 @@ def test_sgld_has_the_law_of_its_linear_chain(case, seed):
     sampler = sc.Preconditioned(sc.SGLD(step), factor=factor.astype(np.float32))
     matrix = jnp.asarray(precision, jnp.float32)
     keys = jax.random.split(jax.random.key(seed), chains)
-    draws = jax.vmap(
-        lambda key: walk(sampler, lambda theta: -matrix @ theta, jnp.zeros(3), key, steps)[0][-1]
-    )(keys)
+    draws = jax.vmap(lambda key: walk(sampler, lambda theta: -matrix @ theta, jnp.zeros(3), key, steps)[0][-1])(keys)
     drift = factor @ factor.T
     exact = laws.stationary_covariance(np.eye(3) - step * drift @ precision, 2 * step * drift)
     if case == "its own":
@@ -185,9 +176,7 @@ def test_the_metric_is_measured_before_the_run(metric):
     curvature = kernel.preparation["largest_curvature"]
     assert curvature == pytest.approx(1.0, rel=1e-3 if metric == "laplace" else 1.0)
     assert 0.0 < sampler.inner.step_size <= 0.1 / curvature * 1.001
-    gradient = helpers.exact_gradient(
-        state.sampler.position
-    )  # the chain begins at the mode, where L was measured
+    gradient = helpers.exact_gradient(state.sampler.position)  # the chain begins at the mode, where L was measured
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
     assert flat @ covariance @ flat < 1e-4
 
@@ -206,8 +195,8 @@ def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
     """With the factor that was measured: nothing is measured again."""
     for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
         monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
     options = {"num_samples": 14, "num_chains": 2, "keep_gradients": True}
     sampler = sc.Preconditioned(sc.SGNHT())
     whole = helpers.draw(sampler, **options)

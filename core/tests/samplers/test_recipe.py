@@ -40,9 +40,7 @@ KNOWN = {
     ),
     "SGHMC with fresh momenta": (
         sc.SGHMC(5e-3, friction=60.0, gradient_noise=0.0, resample_every=3),
-        sc.Recipe(
-            5e-3, diffusion={"momentum": 60.0}, curl=CANONICAL, auxiliaries=("momentum",), resample_every=3
-        ),
+        sc.Recipe(5e-3, diffusion={"momentum": 60.0}, curl=CANONICAL, auxiliaries=("momentum",), resample_every=3),
     ),
     "SGNHT": (
         sc.SGNHT(5e-3, diffusion=A),
@@ -155,8 +153,7 @@ def test_the_injected_noise_is_continuous_in_the_noise_of_the_estimate(eps, seed
     first, second = NOISE["full"], NOISE["full"] + 1e-3 * (change + change.T)
     z = {"position": jnp.zeros(3)}
     moves = [
-        inject(recipe, z, jnp.asarray(eps), {"position": normals}, noise)[0]["position"]
-        for noise in (first, second)
+        inject(recipe, z, jnp.asarray(eps), {"position": normals}, noise)[0]["position"] for noise in (first, second)
     ]
     variances = [2 * eps * np.eye(3) - eps**2 * np.asarray(noise, np.float64) for noise in (first, second)]
     least = min(np.linalg.eigvalsh(variance)[0] for variance in variances)
@@ -195,9 +192,7 @@ def test_a_large_diagonal_that_is_not_elementwise_is_refused():
     recipe = sc.SGRLD(1e-3, lambda theta: 1.0 + theta**2 + jnp.sum(theta))
     with pytest.raises(InvalidValueError, match=r"derivative for each of 100 numbers.*elementwise=False"):
         recipe.check_params(jnp.ones(100), 10)
-    sc.SGRLD(1e-3, lambda theta: 1.0 + theta**2 + jnp.sum(theta), elementwise=False).check_params(
-        jnp.ones(100), 10
-    )
+    sc.SGRLD(1e-3, lambda theta: 1.0 + theta**2 + jnp.sum(theta), elementwise=False).check_params(jnp.ones(100), 10)
     sc.SGRLD(1e-3, lambda theta: 1.0 + theta**2 + jnp.sum(theta)).check_params(jnp.ones(10), 10)
 
 
@@ -207,9 +202,7 @@ def test_another_step_size_compiles_nothing():
     curl, metric = CANONICAL, lambda z: {"momentum": 1.0 + 0.0 * z["position"]["bias"]}
 
     def draw(eps, temperature):
-        recipe = sc.Recipe(
-            eps, diffusion=metric, curl=curl, auxiliaries=("momentum",), temperature=temperature
-        )
+        recipe = sc.Recipe(eps, diffusion=metric, curl=curl, auxiliaries=("momentum",), temperature=temperature)
         return sc.sample(*arguments, sampler=recipe, **options)
 
     draw(1e-3, 1.0)
@@ -230,9 +223,7 @@ def test_another_step_size_compiles_nothing():
         (lambda: sc.Recipe(0.1, curl={("position", "r"): 1.0}, auxiliaries=("momentum",)), "pairs of"),
         (
             lambda: sc.Recipe(
-                0.1,
-                curl={("position", "momentum"): 1.0, ("momentum", "position"): 1.0},
-                auxiliaries=("momentum",),
+                0.1, curl={("position", "momentum"): 1.0, ("momentum", "position"): 1.0}, auxiliaries=("momentum",)
             ),
             "negative transpose",
         ),
@@ -254,10 +245,7 @@ def test_what_is_no_recipe_is_refused_at_once(make, message):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (
-            sc.Recipe(0.1, diffusion=lambda z: -1.0 + 0 * z["position"][0]),
-            "not positive semidefinite at the start",
-        ),
+        (sc.Recipe(0.1, diffusion=lambda z: -1.0 + 0 * z["position"][0]), "not positive semidefinite at the start"),
         (sc.Recipe(0.1, diffusion=jnp.array([[1.0, 2.0], [2.0, 1.0]])), "smallest eigenvalue is -1"),
         (sc.Recipe(0.1, diffusion=jnp.array([[1.0, 2.0], [0.0, 1.0]])), r"D\[0,1\] - D\[1,0\] = 2"),
         (sc.Recipe(0.1, diffusion=1.0, curl=jnp.ones((2, 2))), r"Q\[0,0\] \+ Q\[0,0\] = 2"),
@@ -266,10 +254,7 @@ def test_what_is_no_recipe_is_refused_at_once(make, message):
             sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2, gamma=lambda z: -2 * z["position"]),
             "wrong sign",
         ),
-        (
-            sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2, gamma=lambda z: z["position"]),
-            "Γ is wrong",
-        ),
+        (sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2, gamma=lambda z: z["position"]), "Γ is wrong"),
     ],
 )
 def test_a_wrong_recipe_is_refused_before_it_runs(recipe, message):
@@ -282,9 +267,7 @@ def test_a_right_gamma_of_the_users_own_is_used():
     given = sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2, gamma=lambda z: 2 * z["position"])
     derived = sc.Recipe(0.1, diffusion=lambda z: 1.0 + z["position"] ** 2)
     z = {"position": POINT}
-    np.testing.assert_allclose(
-        given.drift(z, POINT, "position"), derived.drift(z, POINT, "position"), rtol=1e-6
-    )
+    np.testing.assert_allclose(given.drift(z, POINT, "position"), derived.drift(z, POINT, "position"), rtol=1e-6)
 
 
 @pytest.mark.rotates(3, "resumed runs")

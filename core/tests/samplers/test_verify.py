@@ -83,10 +83,7 @@ WRONG = {
     "naive SGRHMC": (sc.SGRHMC(0.1, lambda t: 1.0 / metric(t), gamma="naive"), "Γ is missing"),
     "sign": (sc.SGRLD(0.1, metric, gamma=lambda z: -2 * z["position"]), "wrong sign"),
     "half": (sc.SGRLD(0.1, metric, gamma=lambda z: z["position"]), r"Γ is wrong: entry \d"),
-    "Q": (
-        sc.Recipe(0.1, diffusion=1.0, curl=jnp.array([[0.0, 1.0], [1.0, 0.0]])),
-        r"Q\[0,1\] \+ Q\[1,0\] = 2\.",
-    ),
+    "Q": (sc.Recipe(0.1, diffusion=1.0, curl=jnp.array([[0.0, 1.0], [1.0, 0.0]])), r"Q\[0,1\] \+ Q\[1,0\] = 2\."),
     "D": (sc.Recipe(0.1, diffusion=-0.5), "smallest eigenvalue is -0.5"),
     "D asymmetric": (sc.Recipe(0.1, diffusion=jnp.array([[1.0, 1.0], [0.0, 1.0]])), "D is not symmetric"),
 }
@@ -155,9 +152,7 @@ def test_curl_is_found_from_the_drift():
     """Q of a process that was made from one."""
     points = [jnp.array(point) for point in ([0.5, -1.0], [1.2, 0.3], [-0.7, 0.8], [0.25, 0.0])]
     recipe = sc.Recipe.from_drift(drift, diffusion, bent, points)
-    found = jax.jit(
-        jax.vmap(lambda point: recipe.curl_blocks({"position": point})["position", "position"].value)
-    )
+    found = jax.jit(jax.vmap(lambda point: recipe.curl_blocks({"position": point})["position", "position"].value))
     np.testing.assert_allclose(found(jnp.stack(points)), [turning(point) for point in points], atol=1e-4)
     with pytest.raises(InvalidValueError, match="does not have this stationary density"):
         sc.Recipe.from_drift(lambda z: drift(z) + 0.1 * z, diffusion, bent, points)

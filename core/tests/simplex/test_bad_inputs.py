@@ -45,26 +45,14 @@ ROWS = {
         ("off the simplex", "minimum is -0.1", ">= 0"),
     ),
     "a number for a simplex": (lambda: run(params=1.0), InvalidValueError, ("shape ()", "two components")),
-    "zero concentration": (
-        lambda: run(concentration=0.0),
-        InvalidValueError,
-        ("`concentration`", "> 0", "0.0"),
-    ),
+    "zero concentration": (lambda: run(concentration=0.0), InvalidValueError, ("`concentration`", "> 0", "0.0")),
     "negative in an array": (
         lambda: run(concentration=np.array([1.0, -2.0, 1.0, 1.0])),
         InvalidValueError,
         ("`concentration`", "-2.0 among them"),
     ),
-    "NaN concentration": (
-        lambda: run(concentration=np.nan),
-        InvalidValueError,
-        ("`concentration`", "finite"),
-    ),
-    "concentration is a word": (
-        lambda: run(concentration="flat"),
-        InvalidTypeError,
-        ("`concentration`", "'flat'"),
-    ),
+    "NaN concentration": (lambda: run(concentration=np.nan), InvalidValueError, ("`concentration`", "finite")),
+    "concentration is a word": (lambda: run(concentration="flat"), InvalidTypeError, ("`concentration`", "'flat'")),
     "concentration of another length": (
         lambda: run(concentration=np.ones(3)),
         InvalidValueError,
@@ -102,11 +90,7 @@ ROWS = {
         ("negative", "`counts`", ">= 0"),
     ),
     "NaN counts": (lambda: run(counts=lambda omega, z: omega * jnp.nan), BadStartError, ("NaN", "`counts`")),
-    "unknown space": (
-        lambda: run(space="sphere"),
-        InvalidValueError,
-        ("`space`", "'simplex', 'positive'", "'sphere'"),
-    ),
+    "unknown space": (lambda: run(space="sphere"), InvalidValueError, ("`space`", "'simplex', 'positive'", "'sphere'")),
     "zero for a positive parameter": (
         lambda: run(space="positive", params=np.zeros(4)),
         InvalidValueError,
@@ -182,11 +166,7 @@ ROWS = {
         InvalidValueError,
         ("`batch_size` is 5", "60 strata"),
     ),
-    "strata by name": (
-        lambda: sc.Stratified(5, "z"),
-        InvalidTypeError,
-        ("`strata`", "one label per row", "'z'"),
-    ),
+    "strata by name": (lambda: sc.Stratified(5, "z"), InvalidTypeError, ("`strata`", "one label per row", "'z'")),
 }
 
 

@@ -59,9 +59,7 @@ def as_copies(theta):
 
 def test_same_law_as_eager_updates(seed):
     lazy, eager = as_copies(lazy_draws(seed).catch_up()), as_copies(eager_draws(seed))
-    limit = (
-        math.sqrt(math.log(2 * COLUMNS * SIZE / 1e-7) / REPEATS) * 2
-    )  # each sample within half of it of the truth
+    limit = math.sqrt(math.log(2 * COLUMNS * SIZE / 1e-7) / REPEATS) * 2  # each sample within half of it of the truth
     for entry in range(COLUMNS * SIZE):
         assert stats.ks_2samp(lazy[:, entry], eager[:, entry], method="asymp").statistic < limit
     for power in (lambda x: x, lambda x: (x - eager.mean(axis=0)) ** 2):
@@ -106,9 +104,7 @@ def test_row_sums_are_conditional_means_and_their_sd_is_right(seed):
     state, repeats = lazy.state(), 4_000
     sums = np.empty((repeats, SIZE))
     for repeat in range(repeats):
-        sums[repeat] = (
-            LazySCIR.restore({**state, "seed": np.array([repeat, seed], np.uint64)}).catch_up().sum(axis=0)
-        )
+        sums[repeat] = LazySCIR.restore({**state, "seed": np.array([repeat, seed], np.uint64)}).catch_up().sum(axis=0)
     sd = lazy.row_sums_sd()
     assert np.all(sd > 0) and np.all(sd**2 <= 2 * lazy.row_sums())
     assert np.abs((sums.mean(axis=0) - lazy.row_sums()) / (sd / math.sqrt(repeats))).max() < Z_LIMIT
@@ -220,11 +216,7 @@ def test_bad_columns(columns, error, message):
     ("shapes", "time", "message"),
     [
         (np.ones((3, SIZE)), 1.0, "row for each of the 2 columns"),
-        (
-            np.array([[1.0, 1.0], [0.0, 1.0]]),
-            1.0,
-            r"`shapes` must be finite and > 0, got 0.0 at index \(1, 0\)",
-        ),
+        (np.array([[1.0, 1.0], [0.0, 1.0]]), 1.0, r"`shapes` must be finite and > 0, got 0.0 at index \(1, 0\)"),
         (1.0, 0.0, "`time`"),
         (1.0, math.nan, "`time`"),
         (1.0, 1e-305, "too short"),

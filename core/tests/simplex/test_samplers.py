@@ -14,7 +14,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.simplex import theory
-from scirocco.simplex.scir_cv import control_is_stable, controlled, correction
+from scirocco.simplex.scir import control_is_stable, controlled, correction
 from simplex import counting
 from simplex.counting import MODELS, draw
 
@@ -105,13 +105,9 @@ def test_streamed_rows_give_the_same_chain(tmp_path):
 def test_a_new_step_size_compiles_nothing():
     model, start = MODELS["observed"]
     arguments = {"num_samples": 12, "num_chains": 2, "seed": 3, "progress": False}
-    sc.sample(
-        model, counting.categories(), start, sampler=sc.SCIR(0.2), estimator=sc.Minibatch(10), **arguments
-    )
+    sc.sample(model, counting.categories(), start, sampler=sc.SCIR(0.2), estimator=sc.Minibatch(10), **arguments)
     with helpers.compiled() as programs:
-        sc.sample(
-            model, counting.categories(), start, sampler=sc.SCIR(0.7), estimator=sc.Minibatch(10), **arguments
-        )
+        sc.sample(model, counting.categories(), start, sampler=sc.SCIR(0.7), estimator=sc.Minibatch(10), **arguments)
     assert not programs
 
 
@@ -191,9 +187,7 @@ def test_control_holds_the_mode(kind):
 
 def test_control_is_left_out_where_it_would_explode():
     """Over a grid: where it is used both moments exist in the limit, and it never does much worse than plain SCIR."""
-    grid = itertools.product(
-        (1_000, 100_000), (10, 100), (1, 2, 5, 30, 300), (1e-3, 0.1, 1.0), (0.01, 0.1, 0.5, 1.0)
-    )
+    grid = itertools.product((1_000, 100_000), (10, 100), (1, 2, 5, 30, 300), (1e-3, 0.1, 1.0), (0.01, 0.1, 0.5, 1.0))
     used = np.zeros(3, int)
     for (rows, size, count, alpha, h), kind in itertools.product(grid, (1, 2)):
         counts = theory.Counts.hypergeometric(alpha, count, rows, size)
@@ -283,9 +277,7 @@ def test_default_step_sizes_follow_the_noise_of_the_counts():
     shapes = z.sum(axis=0) + 0.3
     worst = np.max(np.tanh(h / 2) * variance / shapes)
     np.testing.assert_allclose(worst, 0.1, rtol=1e-3)
-    assert draw(sampler="SCIR-auto", estimator=sc.Full()).configuration["sampler"][
-        "step_size"
-    ] == pytest.approx(1.0)
+    assert draw(sampler="SCIR-auto", estimator=sc.Full()).configuration["sampler"]["step_size"] == pytest.approx(1.0)
 
 
 # -- other promises ----------------------------------------------------------------------------------------------------
@@ -327,9 +319,7 @@ def test_models_are_equal_by_what_they_are():
 def test_another_model_is_refused_when_resuming(tmp_path):
     draw(store=tmp_path / "run", num_samples=4)
     with pytest.raises(sc.errors.InvalidValueError, match="cannot be resumed with this model"):
-        sc.resume(
-            tmp_path / "run", sc.CountModel(0.4, counting.observed), counting.categories(), num_samples=6
-        )
+        sc.resume(tmp_path / "run", sc.CountModel(0.4, counting.observed), counting.categories(), num_samples=6)
 
 
 def test_arviz_and_summary():

@@ -188,9 +188,7 @@ def test_variances_that_do_not_exist_are_infinite():
     between = theory.stationary("scir_cv", rare, 0.9)
     assert np.isfinite(between.mean) and between.variance == np.inf
     assert np.all(np.isfinite(theory.stationary("scir_cv", rare, 0.3)))
-    assert theory.stationary("scir_cv", rare, 2.0, parametrization=1) == (np.inf, np.inf), (
-        "b̂ < 0 is a step of (ii)"
-    )
+    assert theory.stationary("scir_cv", rare, 2.0, parametrization=1) == (np.inf, np.inf), "b̂ < 0 is a step of (ii)"
     assert theory.moments("scir_cv", 1.0, rare, 2.0, 100_000) == (np.inf, np.inf)
 
 
@@ -331,8 +329,7 @@ def test_generating_functions_end_at_the_pole():
 
 
 @pytest.mark.parametrize(
-    ("count", "num_rows", "batch_size"),
-    [(150, 1000, 100), (990, 1000, 100), (3, 1000, 10), (50_000, 10**6, 999)],
+    ("count", "num_rows", "batch_size"), [(150, 1000, 100), (990, 1000, 100), (3, 1000, 10), (50_000, 10**6, 999)]
 )
 def test_laws_of_the_estimate(count, num_rows, batch_size):
     for made, law, replace in (
@@ -352,9 +349,7 @@ def test_laws_at_the_ends():
     for made in (Counts.hypergeometric, Counts.binomial):
         for count in (0, 7):
             counts = made(0.5, count, 7, 3)
-            assert counts.values == pytest.approx([0.5 + count]) and counts.probabilities == pytest.approx(
-                [1]
-            )
+            assert counts.values == pytest.approx([0.5 + count]) and counts.probabilities == pytest.approx([1])
     assert theory.variance_of_estimate(1, 1, 1) == 0
     np.testing.assert_allclose(theory.variance_of_estimate([0, 5, 10], 10, 2), [0, 100 / 9, 0])
 

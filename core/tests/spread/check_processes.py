@@ -31,9 +31,7 @@ def main(rank, port, folder):
         store = folder / f"{axis}-{'alone' if rank == 'alone' else 'both'}"
         common = {"progress": False, "mesh": jax.make_mesh((2,), (axis,))}
         method = {"sampler": sc.SGLD(step_size=1e-3), "estimator": estimator, "num_chains": 2}
-        run = sc.sample(
-            model, data, jnp.zeros(3), num_samples=60, num_burnin=20, store=store, **method, **common
-        )
+        run = sc.sample(model, data, jnp.zeros(3), num_samples=60, num_burnin=20, store=store, **method, **common)
         first = np.asarray(run.draws)
         rest = sc.resume(store, model, data, num_samples=100, **common)
         assert np.array_equal(first, rest.draws[:, :60])

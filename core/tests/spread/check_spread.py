@@ -104,10 +104,7 @@ def check_estimates():
     """
     values = np.array([1.0, 2.0, 4.0, 8.0, 16.0], np.float32)
     model = sc.Model(lambda theta, x: theta * x)  # the gradient of a row is its value
-    for sampling in (
-        "blocks",
-        "with_replacement",
-    ):  # one row of each device: without replacement is the latter
+    for sampling in ("blocks", "with_replacement"):  # one row of each device: without replacement is the latter
         run = sc.sample(
             model,
             values,
@@ -126,9 +123,7 @@ def check_estimates():
         assert set(np.unique(estimates)) <= {2.0 * total for total in _possible(values)}, np.unique(estimates)
         assert len(np.unique(estimates)) > 2
         if sampling == "with_replacement":
-            table = spread_over(
-                sc.data.as_source(values), batching(4, 5, sampling), as_devices(ROWS), seed=SEED
-            )
+            table = spread_over(sc.data.as_source(values), batching(4, 5, sampling), as_devices(ROWS), seed=SEED)
             pairs = np.asarray(table.data.rows * table.data.valid).reshape(4, 2)
             # a device adds twice one of its pair (a, b): variance (a - b)²; devices are independent
             exact = np.sum((pairs[:, 0] - pairs[:, 1]) ** 2)
@@ -245,9 +240,7 @@ def check_refusals():
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows"
         sc.data.write(path, logistic(), shuffle=False)
-        refused(
-            lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "require the data in memory"
-        )
+        refused(lambda: draw(sc.Minibatch(48), CHAINS, num_chains=4, data=str(path)), "require the data in memory")
     few = sc.sample(MODEL, logistic(7), PARAMS, sampler=sc.SGLD(), num_samples=5, progress=False, mesh=ROWS)
     assert few.configuration["estimator"]["batch_size"] == 4, "the default batch cannot be divided"
 

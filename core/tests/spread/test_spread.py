@@ -31,10 +31,7 @@ def four_devices(request):
     seed = os.environ.get("SCIROCCO_TEST_SEED", "0")
     chosen = helpers.chosen_cases(request, test_four_devices, "what")
     result = subprocess.run(
-        [sys.executable, str(HERE / "check_spread.py"), seed, *chosen],
-        capture_output=True,
-        text=True,
-        env=environment,
+        [sys.executable, str(HERE / "check_spread.py"), seed, *chosen], capture_output=True, text=True, env=environment
     )
     return result.stdout + result.stderr[-3000:]
 
@@ -65,8 +62,7 @@ def test_two_processes(tmp_path):
         [sys.executable, script, "alone", "0", str(tmp_path)],
         capture_output=True,
         text=True,
-        env=os.environ
-        | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"},
+        env=os.environ | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"},
     )
     assert alone.returncode == 0, alone.stderr[-3000:]
     for process in both:

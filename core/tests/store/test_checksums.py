@@ -31,7 +31,7 @@ def flip(file, place):
 
 @pytest.mark.parametrize("is_last", [False, True])
 def test_a_flipped_bit_is_named(run, is_last):
-    length = open_stored(run)._header.groups["posterior"].chunk_draws
+    length = open_stored(run).groups["posterior"].chunk_draws
     number = 9_000 // length if is_last else 0
     file = run / "posterior" / "beta" / f"c.0.{number}.0"
     flip(file, 12)
@@ -57,9 +57,7 @@ def test_every_committed_file_is_verified(run):
         raw = file.read_bytes()
         for damage in ("flipped", "cut", "emptied", "removed"):
             if damage == "flipped":
-                flip(
-                    file, 5 if file.name.startswith("c.") else len(raw) // 3
-                )  # the end of a chunk may be unused
+                flip(file, 5 if file.name.startswith("c.") else len(raw) // 3)  # the end of a chunk may be unused
             elif damage == "removed":
                 file.unlink()
             else:
@@ -109,9 +107,7 @@ def test_a_reader_of_an_earlier_commit_while_another_process_writes(run):
     np.testing.assert_array_equal(np.asarray(earlier), truth.values("posterior", 0, 9_000)["count"])
 
 
-@pytest.mark.parametrize(
-    "wrong", [None, {}, [], {"posterior": {}}, {"posterior": 3}, {"posterior": {"beta": 5}}]
-)
+@pytest.mark.parametrize("wrong", [None, {}, [], {"posterior": {}}, {"posterior": 3}, {"posterior": {"beta": 5}}])
 def test_checksums_of_another_shape(run, wrong):
     file = run / "scirocco" / "commit.json"
     content = json.loads(file.read_text())["content"]

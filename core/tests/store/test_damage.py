@@ -38,9 +38,7 @@ DAMAGES = {
     "zeros": lambda raw: bytes(len(raw)),
     "not text": lambda raw: b"\xff\xfe" + raw,
     "a list": lambda raw: b"[1, 2]",
-    "a digit changed": lambda raw: (
-        raw.replace(b"2", b"3", 1) if b"2000" not in raw else raw.replace(b"2000", b"2001")
-    ),
+    "a digit changed": lambda raw: raw.replace(b"2", b"3", 1) if b"2000" not in raw else raw.replace(b"2000", b"2001"),
     "no content": lambda raw: b'{"crc32": 1}',
     "very deep": lambda raw: b"[" * 100_000,
 }
@@ -87,9 +85,7 @@ def test_a_damaged_commit_does_not_count_as_nothing(run):
 
 def test_a_missing_chunk(run):
     (run / "posterior" / "layers[0].weight" / "c.0.0.0.0").unlink()
-    with pytest.raises(
-        StoreError, match=r"c\.0\.0\.0\.0 is missing.*cannot be resumed.*the 0 draws .* before it"
-    ):
+    with pytest.raises(StoreError, match=r"c\.0\.0\.0\.0 is missing.*cannot be resumed.*the 0 draws .* before it"):
         Store.open(run)
     arrays = open_stored(run).arrays["posterior"]
     with pytest.raises(StoreError, match=r"c\.0\.0\.0\.0 is missing"):
@@ -100,7 +96,7 @@ def test_a_missing_chunk(run):
 def test_a_chunk_of_the_wrong_size_and_what_is_before_it(run):
     with Store.open(run) as store:
         truth.go_on(store, 9_000)
-        length = store._header.groups["posterior"].chunk_draws
+        length = store.groups["posterior"].chunk_draws
     file = run / "posterior" / "beta" / "c.0.1.0"
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(StoreError, match=rf"c\.0\.1\.0 has \d+ bytes instead of \d+: .*\[:, :{length}\]"):
@@ -117,14 +113,10 @@ def test_lost_coordinates_and_documents_are_made_again(run):
     (run / "zarr.json").unlink()
     assert Stored.open(run).draws("posterior") == 2_000
     truth.check_reopened(run, 2_000)
-    assert (
-        np.fromfile(run / "posterior/draw/c.0", "<i8")[5] == 5 and (run / "posterior/beta/zarr.json").exists()
-    )
+    assert np.fromfile(run / "posterior/draw/c.0", "<i8")[5] == 5 and (run / "posterior/beta/zarr.json").exists()
 
 
-@pytest.mark.parametrize(
-    "key, value", [("format_version", 2), ("format_version", None), ("format", "something")]
-)
+@pytest.mark.parametrize("key, value", [("format_version", 2), ("format_version", None), ("format", "something")])
 def test_an_unknown_format(run, key, value):
     rewrite(run / "scirocco" / "run.json", lambda content: content.update({key: value}))
     for opening in (Store.open, Stored.open):
@@ -222,8 +214,7 @@ def _pickle_in_zip():
 
 
 @pytest.mark.parametrize(
-    "make",
-    [_object_npz, _pickle_in_zip, lambda: pickle.dumps(Malice()), lambda: b"", lambda: b"PK\x03\x04 no"],
+    "make", [_object_npz, _pickle_in_zip, lambda: pickle.dumps(Malice()), lambda: b"", lambda: b"PK\x03\x04 no"]
 )
 def test_no_pickle_is_ever_loaded(run, monkeypatch, make):
     monkeypatch.setenv("SCIROCCO_TEST_MALICE", str(run.parent / "owned"))
@@ -231,10 +222,7 @@ def test_no_pickle_is_ever_loaded(run, monkeypatch, make):
     entry = json.loads((run / "scirocco" / "commit.json").read_text())["content"]["state"]
     (run / "scirocco" / entry["file"]).write_bytes(raw)
     rewrite(run / "scirocco" / "commit.json", _set("state", "crc32", zlib.crc32(raw)))
-    with (
-        Store.open(run) as store,
-        pytest.raises(StoreError, match=r"does not contain plain arrays.*was not loaded"),
-    ):
+    with Store.open(run) as store, pytest.raises(StoreError, match=r"does not contain plain arrays.*was not loaded"):
         store.read_state()
     assert not (run.parent / "owned").exists()
 
@@ -251,9 +239,7 @@ def test_a_damaged_or_lost_state(run):
     assert truth.check(run) == 2_000
 
 
-@pytest.mark.parametrize(
-    "dtypes", [{"position": "object"}, {"position": "nonsense"}, {"position": "float64"}, [1]]
-)
+@pytest.mark.parametrize("dtypes", [{"position": "object"}, {"position": "nonsense"}, {"position": "float64"}, [1]])
 def test_a_state_of_another_type_than_it_says(run, dtypes):
     rewrite(run / "scirocco" / "commit.json", _set("state", "dtypes", dtypes))
     with Store.open(run) as store:

@@ -104,9 +104,7 @@ def test_a_failure_at_every_call_in_turn(quick_folder, monkeypatch, seed, kind, 
             with truth.create(path) as store:
                 truth.go_on(store, 100)
             reached = 100
-        error = (
-            OSError(errno.ENOSPC, "No space left on device") if kind == "disk full" else KeyboardInterrupt()
-        )
+        error = OSError(errno.ENOSPC, "No space left on device") if kind == "disk full" else KeyboardInterrupt()
         with monkeypatch.context() as patch:
             saboteur = Saboteur(patch, fatal, error)
             try:
@@ -136,9 +134,7 @@ def _go_on_or_refuse(store, stop):
             lambda: store.append("posterior", truth.values("posterior", 0, 1)),
             lambda: store.commit({}, {}),
         ):
-            with pytest.raises(
-                StoreError, match=r"an earlier write failed.*(The last commit is safe|Nothing had)"
-            ):
+            with pytest.raises(StoreError, match=r"an earlier write failed.*(The last commit is safe|Nothing had)"):
                 attempt()
         raise
 
@@ -163,9 +159,7 @@ def test_a_file_size_limit(tmp_path):
 def test_a_commit_stands_when_only_telling_the_readers_failed(tmp_path, monkeypatch):
     with truth.create(tmp_path / "run") as store:
         truth.go_on(store, 100)
-        monkeypatch.setattr(
-            store, "_write_node", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
-        )
+        monkeypatch.setattr(store, "_write_node", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
             truth.go_on(store, 200)
     assert truth.check(tmp_path / "run") == 200
@@ -239,9 +233,7 @@ def test_what_replaces_committed_draws_is_on_the_disk_first(tmp_path, monkeypatc
         ]:
             assert events.index(before) < after, before
         assert ("sync", os.path.dirname(commit)) in events[committed:]
-        documents = [
-            place for place, event in enumerate(events) if event[0] == "name" and "zarr.json" in event[1]
-        ]
+        documents = [place for place, event in enumerate(events) if event[0] == "name" and "zarr.json" in event[1]]
         assert min(documents) > committed
         assert all(events[place - 1] == ("sync", events[place][1]) for place in documents)
         if number == 2:

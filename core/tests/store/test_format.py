@@ -67,10 +67,7 @@ def read_datatree(path):
     assert set(tree.children) == set(truth.GROUPS)
     assert json.loads(tree.attrs["configuration"]) == truth.RECORD["configuration"]
     assert tree.attrs["status"] == "running" and "scores" not in tree.attrs
-    assert tree["posterior"]["layers[0].weight"].dims[2:] == (
-        "layers[0].weight_dim_0",
-        "layers[0].weight_dim_1",
-    )
+    assert tree["posterior"]["layers[0].weight"].dims[2:] == ("layers[0].weight_dim_0", "layers[0].weight_dim_1")
     return {group: {name: tree[group][name].values for name in truth.GROUPS[group]} for group in truth.GROUPS}
 
 
@@ -95,9 +92,7 @@ def test_readers_see_the_committed_draws(tmp_path, reader, strict):
     for stop in (600, 2_500):
         with truth.create(path) if stop == 600 else Store.open(path) as store:
             truth.go_on(store, stop)
-            store.append(
-                "posterior", truth.values("posterior", stop, stop + 3_000)
-            )  # not committed: not seen
+            store.append("posterior", truth.values("posterior", stop, stop + 3_000))  # not committed: not seen
             _compare(reader(path), stop)
     _compare(reader(path), 2_500)
 
@@ -147,33 +142,8 @@ def test_readers_of_a_run_without_draws(tmp_path, strict):
         assert dataset.sizes["draw"] == 0 and dataset["beta"].shape == (2, 0, 3)
 
 
-NAMES = [
-    "beta",
-    "Beta",
-    "a/b",
-    "a_b",
-    "a:b",
-    "layers[0].weight",
-    "x",
-    "x_dim_0",
-    "draw",
-    "chain",
-    "zarr.json",
-    ".",
-]
-NAMES += [
-    "..",
-    "",
-    "__init__",
-    "trailing.",
-    "β",
-    "with space",
-    "c",
-    "../../escape",
-    "n" * 400,
-    "n" * 399 + "m",
-    "\n",
-]
+NAMES = ["beta", "Beta", "a/b", "a_b", "a:b", "layers[0].weight", "x", "x_dim_0", "draw", "chain", "zarr.json", "."]
+NAMES += ["..", "", "__init__", "trailing.", "β", "with space", "c", "../../escape", "n" * 400, "n" * 399 + "m", "\n"]
 NAMES += ["é", "e\u0301", "CON~", "beta~"]
 
 
@@ -194,11 +164,7 @@ def test_every_name_has_a_place_of_its_own(tmp_path, strict):
     assert {value.attrs["name"]: int(value[0, 0, 0]) for value in dataset.data_vars.values()} == {
         name: number for number, name in enumerate(NAMES)
     }
-    assert {"beta", "layers[0].weight", "x", "x_dim_0", "a_b", "c", "β"} & set(dataset.data_vars) >= {
-        "beta",
-        "β",
-        "c",
-    }
+    assert {"beta", "layers[0].weight", "x", "x_dim_0", "a_b", "c", "β"} & set(dataset.data_vars) >= {"beta", "β", "c"}
     assert not list(tmp_path.parent.glob("escape*")) and not list(tmp_path.glob("escape*"))
 
 

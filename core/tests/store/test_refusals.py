@@ -20,9 +20,7 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path):
     with one(tmp_path / "run") as store:
         add(store, 1_234)
         store.commit({}, {})
-    with pytest.raises(
-        InvalidValueError, match=r"holds a run already \(1,234 of 10,000 draws\); use `sc.resume"
-    ):
+    with pytest.raises(InvalidValueError, match=r"holds a run already \(1,234 of 10,000 draws\); use `sc.resume"):
         one(tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with one(tmp_path / "run", overwrite=True) as store:
@@ -110,9 +108,7 @@ def test_a_second_process_is_refused_and_may_read(tmp_path):
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdin=pipe, stdout=pipe, env=environment
-    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=pipe, stdout=pipe, env=environment)
     try:
         assert child.stdout.readline() == b"ready\n"
         with pytest.raises(StoreError, match=rf"process {child.pid} on '.+'"):
@@ -146,10 +142,7 @@ def test_wrong_draws_are_refused_and_do_no_harm(tmp_path, arrays, kind, words):
 
 def test_variables_of_a_group_grow_together(tmp_path):
     groups = {"g": {"x": Variable((), np.dtype("f4")), "y": Variable((), np.dtype("f4"))}}
-    with (
-        Store.create(tmp_path / "run", groups, 1, {}) as store,
-        pytest.raises(InvalidValueError, match="same number"),
-    ):
+    with Store.create(tmp_path / "run", groups, 1, {}) as store, pytest.raises(InvalidValueError, match="same number"):
         store.append("g", {"x": np.ones((1, 2), "f4"), "y": np.ones((1, 3), "f4")})
 
 

@@ -13,9 +13,7 @@ from store.truth import ONE, add, one
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(
-    "name", ["float32", "float64", "float16", "int32", "uint8", "int64", "bool", "complex64"]
-)
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "int32", "uint8", "int64", "bool", "complex64"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 4)])
 def test_every_type_and_shape_comes_back(tmp_path, name, shape):
     rng = np.random.default_rng(1)
@@ -59,9 +57,7 @@ def test_groups_of_different_lengths_many_chunks_and_odd_portions(tmp_path):
             assert truth.check(path) == stop
         assert store.draws("sample_stats") == 18_002 and store.draws("snapshots") == 18
         assert store.progress["status"] == "running" and store.record == truth.RECORD
-    assert (
-        len(list((path / "posterior" / "layers[0].weight").glob("c.*"))) > 2
-    )  # the test is about many chunks
+    assert len(list((path / "posterior" / "layers[0].weight").glob("c.*"))) > 2  # the test is about many chunks
 
 
 def test_appending_in_any_portions_gives_the_same_files(tmp_path):
@@ -84,9 +80,7 @@ def test_a_run_goes_on_where_its_commit_ended(tmp_path):
     path = tmp_path / "run"
     with truth.create(path) as store:
         truth.go_on(store, 400)
-        store.append(
-            "posterior", truth.values("posterior", 400, 9_000)
-        )  # never committed: chunks that do not count
+        store.append("posterior", truth.values("posterior", 400, 9_000))  # never committed: chunks that do not count
     for stop in (401, 950, 7_000):
         with Store.open(path) as store:
             assert store.progress["step"] == store.draws("posterior") < stop
@@ -107,11 +101,7 @@ def test_an_early_commit_with_no_draws_is_a_run(tmp_path):
 def test_state_of_any_name_and_shape(tmp_path):
     rng = np.random.default_rng(0)
     state = {"file": rng.normal(size=3), "allow_pickle": np.float32(2), "layers[0].w/b": np.zeros((0, 2))}
-    state |= {
-        "β.mean": np.array([True]),
-        "key": np.arange(2, dtype=np.uint32),
-        "F": np.asfortranarray(np.eye(3)),
-    }
+    state |= {"β.mean": np.array([True]), "key": np.arange(2, dtype=np.uint32), "F": np.asfortranarray(np.eye(3))}
     with one(tmp_path / "run") as store:
         store.commit(state, {})
         got = store.read_state()
@@ -160,7 +150,7 @@ def test_memory_does_not_grow_with_the_draws(tmp_path, monkeypatch):
 def test_a_chunk_is_about_a_mebibyte(tmp_path, shape, chains, draws):
     groups = {"g": {"x": Variable(shape, np.dtype("float32")), "y": Variable((), np.dtype("bool"))}}
     with Store.create(tmp_path / "run", groups, chains, {}) as store:
-        assert store._header.groups["g"].chunk_draws == draws
+        assert store.groups["g"].chunk_draws == draws
 
 
 def test_the_record_comes_back_and_is_plain_json(tmp_path):

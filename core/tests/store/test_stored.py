@@ -24,14 +24,7 @@ def pair(tmp_path, monkeypatch):
 
 CHAINS = [0, -1, slice(None), slice(1, None), slice(None, None, -1), slice(2, 2), np.int64(1)]
 DRAWS = [0, 3, 4, 17, -1, -18, slice(None), slice(3, 5), slice(4, 8), slice(-3, None), slice(None, None, 3)]
-DRAWS += [
-    slice(1, 17, 5),
-    slice(None, None, -1),
-    slice(16, 2, -3),
-    slice(5, 5),
-    slice(30, 40),
-    slice(2, None, 100),
-]
+DRAWS += [slice(1, 17, 5), slice(None, None, -1), slice(16, 2, -3), slice(5, 5), slice(30, 40), slice(2, None, 100)]
 DRAWS += [slice(None, -20), slice(17, None, -7)]
 REST = [(), (1,), (slice(None), -2), (slice(None, None, -1), slice(1, 4, 2)), (0, 3)]
 
@@ -80,12 +73,7 @@ def test_fancy_indices_are_refused_with_the_way_round(pair, index):
 
 def test_it_looks_like_an_array(pair):
     stored, values = pair
-    assert (stored.shape, stored.ndim, stored.size, stored.nbytes) == (
-        values.shape,
-        4,
-        values.size,
-        values.nbytes,
-    )
+    assert (stored.shape, stored.ndim, stored.size, stored.nbytes) == (values.shape, 4, values.size, values.nbytes)
     assert len(stored) == 3 and stored.dtype == values.dtype and "(3, 18, 2, 5)" in repr(stored)
     np.testing.assert_array_equal(np.asarray(stored), values)
     np.testing.assert_array_equal(np.array(stored, copy=True), values)
@@ -109,8 +97,7 @@ def test_blocks(pair, size):
 
 
 @pytest.mark.parametrize(
-    "index, chunks",
-    [((0, 5), 1), ((0, slice(3, 5)), 2), ((0, slice(0, 18, 9)), 2), ((0, slice(2, 2)), 0), (..., 5)],
+    "index, chunks", [((0, 5), 1), ((0, slice(3, 5)), 2), ((0, slice(0, 18, 9)), 2), ((0, slice(2, 2)), 0), (..., 5)]
 )
 def test_only_the_chunks_needed_are_read(pair, monkeypatch, index, chunks):
     calls = []

@@ -19,9 +19,7 @@ GROUPS = {
         "count": Variable((), np.dtype("int32")),
     },
     "sample_stats": {"accepted": Variable((), np.dtype("bool"))},
-    "snapshots": {
-        "large": Variable((200_000,), np.dtype("float32"))
-    },  # a draw is larger than a chunk is meant to be
+    "snapshots": {"large": Variable((200_000,), np.dtype("float32"))},  # a draw is larger than a chunk is meant to be
 }
 RECORD = {"configuration": {"num_samples": 100_000, "seed": 7}, "names": ["beta", "layers[0].weight"]}
 DRAWS_PER_SNAPSHOT = 500
@@ -29,11 +27,7 @@ DRAWS_PER_SNAPSHOT = 500
 
 def draws_at(num_draws: int) -> dict[str, int]:
     """How many draws each group has when the posterior has `num_draws`."""
-    return {
-        "posterior": num_draws,
-        "sample_stats": 2 * num_draws,
-        "snapshots": num_draws // DRAWS_PER_SNAPSHOT,
-    }
+    return {"posterior": num_draws, "sample_stats": 2 * num_draws, "snapshots": num_draws // DRAWS_PER_SNAPSHOT}
 
 
 @functools.lru_cache(maxsize=64)
@@ -45,11 +39,7 @@ def values(group: str, start: int, stop: int) -> dict[str, np.ndarray]:
         chain = np.arange(NUM_CHAINS).reshape((-1, 1) + (1,) * len(shape))
         inner = np.arange(int(np.prod(shape, dtype=int))).reshape((1, 1, *shape))
         mixed = (number * 7 + chain * 3 + inner * 11 + place) % 10_007
-        out[name] = (
-            (mixed % 3 == 0)
-            if dtype.kind == "b"
-            else (mixed / 8 if dtype.kind == "f" else mixed).astype(dtype)
-        )
+        out[name] = (mixed % 3 == 0) if dtype.kind == "b" else (mixed / 8 if dtype.kind == "f" else mixed).astype(dtype)
         out[name].flags.writeable = False
     return out
 
@@ -69,9 +59,7 @@ def go_on(store: Store, stop: int) -> None:
     for group in GROUPS:
         if then[group] > now[group]:
             store.append(group, values(group, now[group], then[group]))
-    store.commit(
-        state_at(stop), {"step": stop, "status": "running", "timing": {"wall": 1.5}, "scores": [1, 2]}
-    )
+    store.commit(state_at(stop), {"step": stop, "status": "running", "timing": {"wall": 1.5}, "scores": [1, 2]})
 
 
 def check(path: str, at_least: int = 0, documents: bool = True) -> int:

@@ -1,31 +1,31 @@
 """The rows of these models in the table of `sc.models`, which finds this module by its entry point."""
 
-from scirocco.models._core.registry import Entry
+from scirocco.models._core.registry import ModelEntry
 
 MODELS = {
-    "BPMF": Entry(
+    "BPMF": ModelEntry(
         "scirocco_latent.factorisation",
         "a matrix factorisation",
         "salakhutdinov2008 chen2014",
         "Bayesian probabilistic matrix factorisation",
         reads="pairs",
     ),
-    "CorrelatedTopics": Entry(
+    "CorrelatedTopics": ModelEntry(
         "scirocco_latent.lda.correlated", "a correlated topic model", "blei2007 blei2003", reads="documents"
     ),
-    "DPMixture": Entry(
+    "DPMixture": ModelEntry(
         "scirocco_latent.dp",
         "a Dirichlet-process mixture",
         "ferguson1973 neal2000 walker2007 baker2018",
         command="cluster fit",
     ),
-    "DynamicTopics": Entry(
+    "DynamicTopics": ModelEntry(
         "scirocco_latent.lda.dynamic", "a dynamic topic model", "blei2006 blei2003", reads="documents"
     ),
-    "HMM": Entry(
+    "HMM": ModelEntry(
         "scirocco_latent.hmm", "a hidden Markov model", "scott2002 aicher2019 baker2018", command="hmm fit"
     ),
-    "LDA": Entry(
+    "LDA": ModelEntry(
         "scirocco_latent.lda",
         "a topic model",
         "blei2003 baker2018",
@@ -33,14 +33,14 @@ MODELS = {
         command="topics fit",
         reads="documents",
     ),
-    "MixedMembership": Entry(
+    "MixedMembership": ModelEntry(
         "scirocco_latent.graph",
         "a mixed-membership model",
         "airoldi2008 ball2011",
         "a mixed-membership model of a network",
         command="network fit --mixed",
     ),
-    "StochasticBlockModel": Entry(
+    "StochasticBlockModel": ModelEntry(
         "scirocco_latent.graph",
         "a block model",
         "holland1983 karrer2011 baker2018",

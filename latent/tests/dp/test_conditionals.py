@@ -10,7 +10,7 @@ from partitions import furthest
 pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)")
 
 from scirocco_latent.dp import DPMixture, Multinomial
-from scirocco_latent.dp.compiled import slice_kernels
+from scirocco_latent.dp.chain import slice_kernels
 
 pytestmark = pytest.mark.law
 

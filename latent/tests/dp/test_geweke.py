@@ -86,20 +86,10 @@ def test_joint_law(name: str, seed: int) -> None:
         k, alpha, labels = chain.num_clusters, chain.alpha, chain.labels
         agree = np.mean(X[0] @ X[1]) / EVENTS**2
         found.append([k, k == 1, k == 2, k >= 5, alpha, 1 / (1 + alpha), labels[0] == labels[3], agree])
-    law = np.array(
-        [over_prior(lambda a, k=k: law_of_num_clusters(NUM_ROWS, a)[k]) for k in range(NUM_ROWS + 1)]
-    )
+    law = np.array([over_prior(lambda a, k=k: law_of_num_clusters(NUM_ROWS, a)[k]) for k in range(NUM_ROWS + 1)])
     together = over_prior(lambda a: 1 / (1 + a))
     same = (A + 1) / (A * CATEGORIES + 1)
-    truth = [
-        law @ np.arange(NUM_ROWS + 1),
-        law[1],
-        law[2],
-        law[5:].sum(),
-        PRIOR[0] / PRIOR[1],
-        together,
-        together,
-    ]
+    truth = [law @ np.arange(NUM_ROWS + 1), law[1], law[2], law[5:].sum(), PRIOR[0] / PRIOR[1], together, together]
     truth.append(together * same + (1 - together) / CATEGORIES)
     assert furthest(np.array(found[200:], float), truth) < 5.5
 
@@ -114,7 +104,7 @@ def counts_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[
     events = (rng.random((*labels.shape, EVENTS, 1)) > np.cumsum(own, axis=-1)[:, :, None]).sum(axis=-1)
     events = np.minimum(events, CATEGORIES - 1).astype(np.int32)
     prior = np.full(COPIES, A, np.float32)
-    return arrays.Counts(((events, np.ones_like(events)),), prior, CATEGORIES), (np.log(theta),)
+    return arrays.CountArrays(((events, np.ones_like(events)),), prior, CATEGORIES), (np.log(theta),)
 
 
 def normals_of(rng: np.random.Generator, labels: np.ndarray) -> tuple[Any, tuple[np.ndarray, ...]]:
@@ -133,10 +123,7 @@ def answers(rows: Any, labels: np.ndarray, alpha: np.ndarray, parameters: Any) -
     own = [np.take_along_axis(np.asarray(part), labels[..., None], axis=1) for part in parameters]
     if len(own) == 1:
         events = rows.blocks[0][0]
-        fit, spread = (
-            np.take_along_axis(own[0], events, axis=2).mean(axis=2),
-            np.exp(2.0 * own[0]).sum(axis=2),
-        )
+        fit, spread = (np.take_along_axis(own[0], events, axis=2).mean(axis=2), np.exp(2.0 * own[0]).sum(axis=2))
         alike = np.mean(events[:, 0, :, None] == events[:, 1, None, :], axis=(1, 2))
     else:
         fit = (0.5 * np.log(own[1]) - 0.5 * own[1] * (rows.values - own[0]) ** 2).mean(axis=2)
@@ -146,9 +133,9 @@ def answers(rows: Any, labels: np.ndarray, alpha: np.ndarray, parameters: Any) -
     num = 1 + (np.diff(ordered, axis=1) > 0).sum(axis=1)
     asked = [num, num == 1, num >= 4, together, together & (labels[:, 1] == labels[:, 2]), labels[:, 0] == 0]
     asked += [np.minimum(labels, 5).mean(axis=1), alpha, 1 / (1 + alpha), alike * together]
-    return np.stack(
-        [*asked, fit[:, 0], fit.mean(axis=1), fit[:, 0] * together, spread.mean(axis=1)], axis=1
-    ).astype(float)
+    return np.stack([*asked, fit[:, 0], fit.mean(axis=1), fit[:, 0] * together, spread.mean(axis=1)], axis=1).astype(
+        float
+    )
 
 
 @pytest.mark.rotates(2)
@@ -162,7 +149,7 @@ def test_joint_law_of_the_slice_sampler_by_arrays(rows_of: Any, seed: int) -> No
     labels = (rng.random((COPIES, NUM_ROWS, 1)) < left[:, None, :]).sum(axis=2).astype(np.int32)
     rows, parameters = rows_of(rng, np.minimum(labels, CAPACITY - 1))
     zeros = [np.zeros_like(part, np.float32) for part in parameters]
-    state = arrays.State(labels, alpha.astype(np.float32), np.zeros_like(left, np.float32), tuple(zeros))
+    state = arrays.DeviceState(labels, alpha.astype(np.float32), np.zeros_like(left, np.float32), tuple(zeros))
     step = jax.jit(jax.vmap(arrays._step, in_axes=(0, None, 0, 0)))
     before = answers(rows, labels, alpha, parameters)
     for words in rng.integers(0, 1 << 32, (2, COPIES, 2), dtype=np.uint32):

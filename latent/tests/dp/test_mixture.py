@@ -129,9 +129,7 @@ def test_predictive_density_is_the_exact_one(kind: str, sampler: str, seed: int)
     X, new = rng.poisson(1.0, (4, 3)) + np.eye(4, 3, dtype=int), np.array([[1, 2, 0], [0, 0, 3]])
     if kind == "gaussian":
         X, new = rng.standard_normal((4, 2)), rng.standard_normal((2, 2))
-    mixture = DPMixture(
-        base, sampler=sampler, concentration=alpha, batch_size=3, seed=seed, initial_clusters=2
-    )
+    mixture = DPMixture(base, sampler=sampler, concentration=alpha, batch_size=3, seed=seed, initial_clusters=2)
     family = base.resolve(X)
     rows, others = family.rows(X), family.rows(np.concatenate([X, new]))
     exact = np.zeros(2)
@@ -196,14 +194,7 @@ def names(options: dict[str, Any]) -> str:
 @pytest.mark.parametrize("options", KINDS, ids=names)
 def test_gone_on_with_is_as_never_stopped(options: dict[str, Any], tmp_path: Any, seed: int) -> None:
     X, _ = clustered(np.random.default_rng(seed), options.get("base", "multinomial"), 150)
-    made = {
-        "batch_size": 40,
-        "num_samples": 20,
-        "num_chains": 2,
-        "seed": seed,
-        "keep_clusters": 40,
-        **options,
-    }
+    made = {"batch_size": 40, "num_samples": 20, "num_chains": 2, "seed": seed, "keep_clusters": 40, **options}
     whole = DPMixture(**made).fit(X, num_steps=80, progress=False)
 
     def stop(report: Any) -> None:
@@ -240,17 +231,13 @@ def test_arrays_with_too_few_components_make_the_same_chain(seed: int, tmp_path:
 
 
 @pytest.mark.parametrize("options", KINDS[1:4], ids=names)
-def test_the_same_bits_for_any_number_of_threads(
-    options: dict[str, Any], monkeypatch: Any, seed: int
-) -> None:
+def test_the_same_bits_for_any_number_of_threads(options: dict[str, Any], monkeypatch: Any, seed: int) -> None:
     from scirocco_latent.dp import slices
 
     monkeypatch.setattr(slices, "_MUCH", 0)
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 700)
     how: dict[str, Any] = {"num_steps": 8, "progress": False}
-    made = [
-        DPMixture(seed=seed, num_threads=n, **options).fit(X, **how).run_.draws["components"] for n in (1, 2)
-    ]
+    made = [DPMixture(seed=seed, num_threads=n, **options).fit(X, **how).run_.draws["components"] for n in (1, 2)]
     assert np.array_equal(*made)
 
 
@@ -346,15 +333,11 @@ def test_columns_have_the_names_of_a_data_frame(seed: int, tmp_path: Any) -> Non
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(np.random.default_rng(seed).normal(size=(40, 2)), columns=["wide", "high"])
     how: dict[str, Any] = {"num_epochs": 5, "progress": False}
-    named = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(
-        X, store=tmp_path / "run", **how
-    )
+    named = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(X, store=tmp_path / "run", **how)
     for model in (named, DPMixture.load(tmp_path / "run")):
         assert model.feature_names_in_.tolist() == model.column_names() == ["wide", "high"]
         model.predict(X)
-        with pytest.raises(
-            InvalidValueError, match="begin with high, wide, and those of the fit with wide, high"
-        ):
+        with pytest.raises(InvalidValueError, match="begin with high, wide, and those of the fit with wide, high"):
             model.predict(X[["high", "wide"]])
     plain = DPMixture("gaussian", num_samples=2, num_chains=1, seed=seed).fit(X.to_numpy(), **how)
     assert plain.column_names() == ["column 0", "column 1"] and not hasattr(plain, "feature_names_in_")
@@ -391,7 +374,7 @@ def test_long_rows_find_their_cluster(sampler: str, seed: int) -> None:
 
 def test_long_rows_are_labelled_by_their_whole_length(seed: int) -> None:
     """Of two components the second is behind by 10⁻⁴⁰⁰ in the first columns, and ahead by 10⁴⁰⁰ in the end."""
-    from scirocco_latent.dp.compiled import row_kernels
+    from scirocco_latent.dp.chain import row_kernels
 
     shares = np.full((40, 2), 1.0)
     shares[:20, 1], shares[20:, 0] = 1e-5, 1e-5
@@ -407,7 +390,7 @@ def test_long_rows_are_labelled_by_their_whole_length(seed: int) -> None:
 
 def test_long_rows_have_the_weights_of_logarithms(seed: int) -> None:
     from scirocco_latent.dp._counts import weigh
-    from scirocco_latent.dp.compiled import collapsed_kernels
+    from scirocco_latent.dp.chain import collapsed_kernels
 
     rng = np.random.default_rng(seed)
     family = Multinomial(0.3).resolve(np.ones((1, 50), int))
@@ -420,9 +403,7 @@ def test_long_rows_have_the_weights_of_logarithms(seed: int) -> None:
         weigh(6, rows.data, clusters, 4, weights, space)
         logs = []
         for k, group in enumerate(([0, 1, 2], [3, 4], [5], [])):
-            both = partitions.log_evidence(family, rows, [*group, 6]) - partitions.log_evidence(
-                family, rows, group
-            )
+            both = partitions.log_evidence(family, rows, [*group, 6]) - partitions.log_evidence(family, rows, group)
             logs.append(both + math.log([3.0, 2.0, 1.0, 0.7][k]))
         shares = np.exp(np.array(logs) - max(logs))
         np.testing.assert_allclose(weights / weights.sum(), shares / shares.sum(), rtol=1e-5, atol=1e-12)
@@ -430,9 +411,7 @@ def test_long_rows_have_the_weights_of_logarithms(seed: int) -> None:
 
 def test_real_rows_far_from_zero(seed: int) -> None:
     X, labels = clustered(np.random.default_rng(seed), "gaussian", 300)
-    near, far = (
-        DPMixture("gaussian", seed=seed).fit(X + away, num_epochs=60, progress=False) for away in (0, 1e7)
-    )
+    near, far = (DPMixture("gaussian", seed=seed).fit(X + away, num_epochs=60, progress=False) for away in (0, 1e7))
     assert far.score(X + 1e7) == pytest.approx(near.score(X), abs=0.1)
     assert partitions.adjusted_rand_index(far.predict(X + 1e7), labels) > 0.97
 

@@ -78,9 +78,7 @@ def questions(family: Any, rows: Any, concentration: Any) -> tuple[dict[Any, int
 )
 def test_partitions_have_the_posterior_law(name: str, base: str, seed: int) -> None:
     changes = SAMPLERS[name]
-    X, measure = (
-        (COUNTS, Multinomial(0.6)) if base == "multinomial" else (REAL, Gaussian(strength=1.0, rate=0.8))
-    )
+    X, measure = (COUNTS, Multinomial(0.6)) if base == "multinomial" else (REAL, Gaussian(strength=1.0, rate=0.8))
     made, family, rows = chain(X, measure, seed, **changes)
     place, probabilities, asked = questions(family, rows, {**GIVEN, **changes}["concentration"])
     made.advance(100)

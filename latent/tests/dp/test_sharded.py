@@ -15,7 +15,7 @@ pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster
 from scirocco.cluster.client import local as local_cluster
 from scirocco.errors import InvalidValueError
 from scirocco_latent.dp import DPMixture, Gaussian, Multinomial
-from scirocco_latent.dp.compiled import row_kernels
+from scirocco_latent.dp.chain import row_kernels
 
 pytestmark = pytest.mark.process
 
@@ -96,10 +96,7 @@ def test_a_stored_fit_goes_on_with_and_without_workers(client, tmp_path):
     for more in ({"client": client}, {"resume": True}):
         with pytest.raises(InvalidValueError, match="before its first draw"):
             draws("gaussian", "scir", callbacks=[stop], **how, **more)
-    assert_same(
-        draws("gaussian", "scir", client=client, resume=True, **how),
-        draws("gaussian", "scir"),
-    )
+    assert_same(draws("gaussian", "scir", client=client, resume=True, **how), draws("gaussian", "scir"))
     assert [path.name for path in tmp_path.iterdir()] == ["run"]  # what was written for the workers is gone
 
 

@@ -68,25 +68,16 @@ def test_a_sweep_keeps_the_joint_distribution(seed):
     users, items, size, copies = 5, 3, 2, 4_000
     law = Law(shape=6.0, rate=6.0, noise_shape=6.0, noise_rate=6.0)
     rng = np.random.default_rng([seed, 23])
-    pairs = Ratings(
-        rng.integers(0, users - 1, 12), rng.integers(0, items, 12), np.arange(12.0)
-    )  # one user has none
+    pairs = Ratings(rng.integers(0, users - 1, 12), rng.integers(0, items, 12), np.arange(12.0))  # one user has none
     data = gibbs.arranged(pairs, users, items, size)
 
     def copy(key):
         keys = jax.random.split(key, 8)
-        shapes = {
-            "users": (users, size),
-            "items": (items, size),
-            "user_bias": (users,),
-            "item_bias": (items,),
-        }
+        shapes = {"users": (users, size), "items": (items, size), "user_bias": (users,), "item_bias": (items,)}
         params = {"precisions": jax.random.gamma(keys[0], 6.0, (4,)) / 6.0}
         params["rating_precision"] = jax.random.gamma(keys[1], 6.0) / 6.0
         for number, name in enumerate(TABLES):
-            params[name] = (
-                jax.random.normal(keys[2 + number], shapes[name]) / params["precisions"][number] ** 0.5
-            )
+            params[name] = jax.random.normal(keys[2 + number], shapes[name]) / params["precisions"][number] ** 0.5
         mean = jnp.sum(params["users"][pairs.user] * params["items"][pairs.item], axis=1)
         mean += params["user_bias"][pairs.user] + params["item_bias"][pairs.item]
         values = mean + jax.random.normal(keys[6], (12,)) / params["rating_precision"] ** 0.5
@@ -105,9 +96,7 @@ def test_a_sweep_keeps_the_joint_distribution(seed):
         assert abs(z_score(drawn, 1.0)) < 5, name
         assert abs(z_score((np.asarray(drawn, np.float64) - 1.0) ** 2, 1 / 6)) < 5, name
         if name in TABLES:  # standardised entries are standard normal
-            standard = (
-                np.asarray(params[name], np.float64).reshape(copies, -1) ** 2 * np.asarray(drawn)[:, None]
-            )
+            standard = np.asarray(params[name], np.float64).reshape(copies, -1) ** 2 * np.asarray(drawn)[:, None]
             assert abs(z_score(standard.mean(axis=1), 1.0)) < 5, name
     assert abs(z_score(misfit, 12.0)) < 5
 
@@ -148,9 +137,7 @@ def test_predictions_are_mixtures_over_the_draws(fitted, pair):
         assert np.mean(stats.norm.cdf(end, mean, np.sqrt(variance))) == pytest.approx(level, abs=1e-3)
     values = np.array([2.5, 4.0])
     density = stats.norm.pdf(values, mean[:, None], np.sqrt(variance)[:, None]).mean(axis=0)
-    np.testing.assert_allclose(
-        fitted.log_predictive(users, items, values), np.log(density), rtol=1e-3, atol=1e-3
-    )
+    np.testing.assert_allclose(fitted.log_predictive(users, items, values), np.log(density), rtol=1e-3, atol=1e-3)
 
 
 def test_without_ratings_intervals_are_wider(fitted):
@@ -264,9 +251,7 @@ def test_a_saved_model_has_its_sampler_and_one_of_your_own_is_passed_again(tmp_p
             assert again.sampler is None
             again = BPMF.load(tmp_path / "model", sampler=sampler)
         assert again.get_params() == model.get_params()
-        np.testing.assert_array_equal(
-            again.predict(users[:5], items[:5]), model.predict(users[:5], items[:5])
-        )
+        np.testing.assert_array_equal(again.predict(users[:5], items[:5]), model.predict(users[:5], items[:5]))
 
 
 def test_a_missing_id_is_named():
@@ -280,13 +265,7 @@ def test_a_missing_id_is_named():
 @pytest.mark.parametrize(
     ("users", "items", "ratings", "kind", "message"),
     [
-        (
-            [0, 1],
-            [0, 1700],
-            [3.0, 4.0],
-            InvalidValueError,
-            "rating 1 has the item 1700, beyond the 1682 declared",
-        ),
+        ([0, 1], [0, 1700], [3.0, 4.0], InvalidValueError, "rating 1 has the item 1700, beyond the 1682 declared"),
         ([0, -1], [0, 1], [3.0, 4.0], InvalidValueError, "rating 1 has the user -1; ids start at 0"),
         ([0, 1], [0, 1], [3.0, np.nan], InvalidValueError, "rating 1 is nan; 1 of 2 are not finite"),
         ([0, 1, 2], [0, 1], [3.0, 4.0], InvalidValueError, "users has 3, items has 2, ratings has 2"),
@@ -324,10 +303,7 @@ def test_bad_ratings(users, items, ratings, kind, message):
         ({"prior": (1.0, -1.0)}, "`rate` of prior must be finite and > 0"),
         ({"rating_precision": "draw"}, "`rating_precision` must be one of 'sample'"),
         ({"rating_precision": -3.0}, "`rating_precision` of BPMF must be finite and > 0"),
-        (
-            {"num_burnin": 1.0},
-            "`num_burnin` must be a number of steps \\(int\\) or a fraction of the run below 1",
-        ),
+        ({"num_burnin": 1.0}, "`num_burnin` must be a number of steps \\(int\\) or a fraction of the run below 1"),
     ],
 )
 def test_bad_settings(options, message):

@@ -11,7 +11,7 @@ from scipy.special import betaln, gammaln, logsumexp
 pytest.importorskip("numba", reason="block models need numba (the extra `compiled`)")
 
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import BlockChain, Blocks, Prior, network
+from scirocco_latent.graph.gibbs import BlockChain, BlockPrior, NodeBlocks, network
 from scirocco_latent.graph.starts import Starts, merge_gains
 
 pytestmark = pytest.mark.law
@@ -24,18 +24,13 @@ EDGES = {
 }
 UNSEEN = np.array([[0, 3], [1, 4]])
 KINDS = {
-    "bernoulli": (Prior(3, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
-    "bernoulli directed, unseen pairs": (
-        Prior(K, False, False, 0.7, 0.8, 2.5, 1.0),
-        "directed",
-        True,
-        UNSEEN,
-    ),
-    "poisson": (Prior(K, True, False, 0.7, 0.8, 0.9, 1.0), "weighted", False, UNSEEN),
-    "degree-corrected": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "weighted", False, UNSEEN),
-    "degree-corrected, directed": (Prior(K, True, True, 0.7, 0.8, 0.9, 0.6), "directed", True, None),
-    "process": (Prior(N, False, False, 1.3, 0.8, 2.5, 1.0, True), "undirected", False, None),
-    "degree-corrected process": (Prior(N, True, True, 1.3, 0.8, 0.9, 0.6, True), "weighted", False, UNSEEN),
+    "bernoulli": (BlockPrior(3, False, False, 0.7, 0.8, 2.5, 1.0), "undirected", False, None),
+    "bernoulli directed, unseen pairs": (BlockPrior(K, False, False, 0.7, 0.8, 2.5, 1.0), "directed", True, UNSEEN),
+    "poisson": (BlockPrior(K, True, False, 0.7, 0.8, 0.9, 1.0), "weighted", False, UNSEEN),
+    "degree-corrected": (BlockPrior(K, True, True, 0.7, 0.8, 0.9, 0.6), "weighted", False, UNSEEN),
+    "degree-corrected, directed": (BlockPrior(K, True, True, 0.7, 0.8, 0.9, 0.6), "directed", True, None),
+    "process": (BlockPrior(N, False, False, 1.3, 0.8, 2.5, 1.0, True), "undirected", False, None),
+    "degree-corrected process": (BlockPrior(N, True, True, 1.3, 0.8, 0.9, 0.6, True), "weighted", False, UNSEEN),
 }
 
 
@@ -54,10 +49,7 @@ def adjacency(graph):
 def observed(graph, unseen):
     """Pairs that count: each once, without those of a node with itself and without the unseen ones."""
     pairs = [(i, j) for i in range(N) for j in range(N) if (i < j or graph.directed) and i != j]
-    hidden = {
-        tuple(pair) if graph.directed else tuple(sorted(pair))
-        for pair in (unseen if unseen is not None else [])
-    }
+    hidden = {tuple(pair) if graph.directed else tuple(sorted(pair)) for pair in (unseen if unseen is not None else [])}
     return np.array([pair for pair in pairs if pair not in hidden])
 
 
@@ -68,9 +60,7 @@ def log_marginals(prior, graph, unseen, rng):
     num = prior.num_blocks
     partitions = np.array(list(itertools.product(range(num), repeat=N)))
     if prior.process:  # each partition once: blocks in the order of their first nodes
-        partitions = np.array(
-            [z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))]
-        )
+        partitions = np.array([z for z in partitions if all(k <= max(z[:i], default=-1) + 1 for i, k in enumerate(z))])
     logs = []
     columns = 2 if graph.directed else 1
     for z in partitions:
@@ -143,12 +133,12 @@ def test_merges_change_the_density_by_what_starts_expect(seed):
     for kind in KINDS:
         prior, graph, unseen = problem(kind)
         prior = prior._replace(num_blocks=4)
-        blocks = Blocks(prior, network(graph, prior, unseen), rng.permutation([0, 1, 2, 3, 1]))
+        blocks = NodeBlocks(prior, network(graph, prior, unseen), rng.permutation([0, 1, 2, 3, 1]))
         before, gains = blocks.log_joint(), merge_gains(blocks, 2)
         for s in (0, 1, 3):
-            other = Blocks(prior, blocks.net, blocks.z)
+            other = NodeBlocks(prior, blocks.net, blocks.z)
             other.merge(2, s)
-            again = Blocks(prior, blocks.net, other.z)
+            again = NodeBlocks(prior, blocks.net, other.z)
             np.testing.assert_array_equal(other.edges, again.edges)
             assert again.log_joint() - before == pytest.approx(gains[s], abs=1e-9)
 

@@ -14,7 +14,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 pytest.importorskip("numba", reason="block models need numba (the extra `compiled`)")
 
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.results import in_one_order
+from scirocco_latent.graph.results import blocks_in_one_order
 
 pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")]
 
@@ -39,9 +39,7 @@ def model():
     return fitted(named, {"nodes": NAMES})
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"degree_corrected": False}, {"directed": True}, {"num_blocks": None}]
-)
+@pytest.mark.parametrize("options", [{}, {"degree_corrected": False}, {"directed": True}, {"num_blocks": None}])
 def test_blocks_are_found_and_results_have_their_shapes(options):
     found = fitted(EDGES, **options)
     shares = found.memberships()
@@ -180,9 +178,7 @@ def test_bad_settings_are_refused(model):
     ]
     for options, words in cases:
         with pytest.raises((InvalidValueError, InvalidTypeError), match=words):
-            sc.models.StochasticBlockModel(**({"num_blocks": 3} | options)).fit(
-                EDGES, nodes=40, progress=False
-            )
+            sc.models.StochasticBlockModel(**({"num_blocks": 3} | options)).fit(EDGES, nodes=40, progress=False)
     with pytest.raises(InvalidValueError, match="there is no node 'nobody'"):
         model.predict_proba([("node 1", "nobody")])
     with pytest.raises(sc.errors.NotFittedError):
@@ -227,6 +223,6 @@ def test_labels_do_not_matter():
         other["blocks"][place] = np.argsort(order)[z[place]]
         other["shares"][place] = raw["shares"][place][order]
         other["block_matrix"][place] = raw["block_matrix"][place][order][:, order]
-    found = in_one_order(other)
+    found = blocks_in_one_order(other)
     for name, values in raw.items():
         np.testing.assert_array_equal(found[name], values)

@@ -116,14 +116,10 @@ def test_tables_and_series_in_files(tmp_path):
     with pytest.raises(InvalidTypeError, match=r"column 'day' .* 'monday', not a number.*--columns visits"):
         read_series(place, "user")
     for path, columns, words in (
-        (place, ["visit"], "no column 'visit'. It has day, visits, user"),
+        (place, ["visit"], "no column `visit`. Did you mean `visits`. The columns are: day, visits, user"),
         (tmp_path, None, "is a folder"),
         (tmp_path / "none.csv", None, "there is no file"),
-        (
-            tmp_path / "a.xlsx",
-            None,
-            "files of this kind cannot be read as a table.*Supported are .*text .*csv",
-        ),
+        (tmp_path / "a.xlsx", None, "files of this kind cannot be read as a table.*Supported are .*text .*csv"),
         (tmp_path / "empty.csv", None, "empty.csv is empty"),
         (tmp_path / "head.csv", None, "no rows below its header"),
     ):

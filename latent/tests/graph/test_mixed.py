@@ -14,9 +14,9 @@ from scirocco.errors import DivergenceError, InvalidValueError
 pytest.importorskip("numba", reason="mixed memberships need numba (the extra `compiled`)")
 
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import Prior, network
-from scirocco_latent.graph.memberships import in_one_order
-from scirocco_latent.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
+from scirocco_latent.graph.gibbs import BlockPrior, network
+from scirocco_latent.graph.poisson_chains import GradientMethod, LangevinChain, MixedChain, PoissonPrior, units
+from scirocco_latent.graph.results import communities_in_one_order
 
 N, K, SHAPE, SCALE, BATCHES = 4, 2, 0.7, 1.5, 40
 EDGES = [(0, 1, 2), (0, 2, 1), (1, 2, 1), (2, 3, 1)]
@@ -26,7 +26,7 @@ quiet = pytest.mark.filterwarnings("ignore::scirocco.errors.SciroccoWarning")
 
 
 def chain_of(graph, seed):
-    net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
+    net = network(graph, BlockPrior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
     return MixedChain(net, units(net), PoissonPrior(K, SHAPE, SCALE), 3, seed, 0)
 
 
@@ -84,7 +84,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
         if colours.sum() < 10_000:  # edges alone decide, so that no step leaves the posterior unchanged, too
             kept = colours.sum(axis=1) > 0
             edges = graph._replace(source=i[kept], target=j[kept], weight=colours[kept].sum(axis=1))
-            net = network(edges, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
+            net = network(edges, BlockPrior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
             chain.net, chain.units = net, units(net)
             chain.restore(
                 chain.state()
@@ -111,10 +111,10 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
 def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     """The mean of a CIR transition is linear in the counts, so that estimated counts do not change it."""
     graph = read([(0, 1, 2), (0, 2, 1), (0, 3, 4), (1, 2, 1)], nodes=N)
-    net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
+    net = network(graph, BlockPrior(K, True, False, 1.0, 1.0, 1.0, 1.0), UNSEEN)
     step, start = 0.4, np.array([[3.0, 0.5], [2.0, 0.4], [1.5, 0.6], [1.0, 0.8]])
     chain = LangevinChain(
-        net, units(net), PoissonPrior(K, 20.0, SCALE), N, seed, 0, method=Method(sampler, step, 1)
+        net, units(net), PoissonPrior(K, 20.0, SCALE), N, seed, 0, method=GradientMethod(sampler, step, 1)
     )
     if sampler == "scir_cv_counts":
         chain.reference = start[:, ::-1].copy()
@@ -214,12 +214,7 @@ def test_folders_and_streams_are_the_same_network_and_networks_grow(tmp_path):
     how = {"num_epochs": 20, "progress": False, "nodes": 30}
     draws = [
         sc.models.MixedMembership(2, num_chains=1, seed=1).fit(graph, **how).draws_["weights"]
-        for graph in (
-            triples,
-            tmp_path / "edges",
-            iter([triples[:50], [], triples[50:]]),
-            iter(triples.tolist()),
-        )
+        for graph in (triples, tmp_path / "edges", iter([triples[:50], [], triples[50:]]), iter(triples.tolist()))
     ]
     for other in draws[1:]:
         np.testing.assert_array_equal(draws[0], other)
@@ -269,9 +264,7 @@ def test_bad_settings_are_refused_and_labels_do_not_matter():
         ({"degree_corrected": False, "prior": {"edges": 2.0, "pairs": 1.0}}, "more pairs than edges"),
     ):
         with pytest.raises(InvalidValueError, match=words):
-            sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(
-                GRAPH, progress=False, nodes=30
-            )
+            sc.models.MixedMembership(**({"num_communities": 2} | options)).fit(GRAPH, progress=False, nodes=30)
     for options in ({}, {"degree_corrected": False}):
         with pytest.raises(DivergenceError, match="ten times smaller"):
             fitted(sampler="sgrld", step_size=10.0, **options)
@@ -283,5 +276,5 @@ def test_bad_settings_are_refused_and_labels_do_not_matter():
         order = rng.permutation(3)
         other["weights"][place] = raw["weights"][place][:, order]
         other["shares"][place] = raw["shares"][place][order]
-    for name, values in in_one_order(other).items():
+    for name, values in communities_in_one_order(other).items():
         np.testing.assert_array_equal(values, raw[name])

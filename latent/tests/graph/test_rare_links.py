@@ -9,8 +9,8 @@ pytest.importorskip("numba", reason="mixed memberships need numba (the extra `co
 
 from scirocco_latent.graph.bernoulli_chains import BernoulliPrior, RoleLangevinChain
 from scirocco_latent.graph.edges import read
-from scirocco_latent.graph.gibbs import Prior, network
-from scirocco_latent.graph.poisson_chains import LangevinChain, Method, PoissonPrior, units
+from scirocco_latent.graph.gibbs import BlockPrior, network
+from scirocco_latent.graph.poisson_chains import GradientMethod, LangevinChain, PoissonPrior, units
 
 COMMON, NUM_RARE, USED, A = 80, 40, 4, 0.5
 K, N = 1 + NUM_RARE, 1 + COMMON + NUM_RARE
@@ -32,20 +32,16 @@ def compare(theta, count, variance, slack=0.0):
     for values, expected in ((theta, mean), ((theta - mean) ** 2, variance)):
         batches = values.reshape(40, -1).mean(axis=1) if values.ndim == 1 else values.mean(axis=0)
         error = batches.std(ddof=1) / np.sqrt(batches.size)
-        assert abs(batches.mean() - expected) < 5 * error + slack * expected, (
-            batches.mean(),
-            expected,
-            error,
-        )
+        assert abs(batches.mean() - expected) < 5 * error + slack * expected, (batches.mean(), expected, error)
 
 
 @pytest.mark.parametrize(("sampler", "step"), CASES)
 def test_weights_of_a_node(sampler, step, seed):
     """φ_k times its rate is Gamma(a + n_k), but for the noise of the links of a step; SGRLD has Euler's variance."""
     graph = read([(0, j) for j in range(1, N)], nodes=N)
-    net = network(graph, Prior(K, True, False, 1.0, 1.0, 1.0, 1.0), None)
+    net = network(graph, BlockPrior(K, True, False, 1.0, 1.0, 1.0, 1.0), None)
     chain = LangevinChain(
-        net, units(net), PoissonPrior(K, A, 1.0), N, seed, 0, method=Method(sampler, step, USED)
+        net, units(net), PoissonPrior(K, A, 1.0), N, seed, 0, method=GradientMethod(sampler, step, USED)
     )
     chain.weights = np.full((N, K), 1e-200)
     chain.weights[np.arange(1, N), OTHERS] = 1.0
@@ -71,9 +67,9 @@ def test_weights_of_a_node(sampler, step, seed):
 def test_roles_of_a_node(sampler, step, seed):
     """θ_k of memberships is Gamma(a + n_k) as well, where all pairs of the node are linked."""
     graph = read([(0, j) for j in range(1, N)], nodes=N)
-    net = network(graph, Prior(K, False, False, 1.0, 1.0, 1.0, 1.0), None)
+    net = network(graph, BlockPrior(K, False, False, 1.0, 1.0, 1.0, 1.0), None)
     form = BernoulliPrior(K, A, 0.5, 2.0, False)
-    chain = RoleLangevinChain(net, form, N, seed, 0, method=Method(sampler, step, USED, 1))
+    chain = RoleLangevinChain(net, form, N, seed, 0, method=GradientMethod(sampler, step, USED, 1))
     chain.pi = np.full((N, K), 1e-12)
     chain.pi[np.arange(1, N), OTHERS] = 1.0
     chain.pi[0] = 1.0 / K

@@ -15,7 +15,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, NoDrawsError
 pytest.importorskip("numba", reason="hidden Markov models need numba (the extra `compiled`)")
 
 from scirocco_latent.hmm import buffered, emissions, priors
-from scirocco_latent.hmm.gibbs import GibbsChain, Parameters, Prior
+from scirocco_latent.hmm.gibbs import Parameters, StateChain, StatePrior
 from scirocco_latent.hmm.results import in_one_order
 from scirocco_latent.hmm.series import read
 
@@ -113,8 +113,8 @@ def test_draws_do_not_depend_on_labels_or_threads():
     emission = priors.resolve("gaussian", given, 2, None, None)
     made = []
     for threads in (1, 3):
-        chain = GibbsChain(
-            Prior(2, 1.0, 0.0, emission),
+        chain = StateChain(
+            StatePrior(2, 1.0, 0.0, emission),
             emission.encode(given),
             given.bounds,
             batch_size=100,
@@ -146,7 +146,7 @@ def test_draws_do_not_depend_on_labels_or_threads():
             else:
                 other[name][chain, draw] = raw[name][chain, draw][order]
         other["transitions"][chain, draw] = other["transitions"][chain, draw][:, order]
-    found = in_one_order(other, emissions.Gaussian((0.0,), (1.0,), (0.0,), 1.0, 3.0, (1.0,)))
+    found = in_one_order(other, emissions.NormalEmission((0.0,), (1.0,), (0.0,), 1.0, 3.0, (1.0,)))
     for name, values in raw.items():
         np.testing.assert_array_equal(found[name], values)
 
@@ -212,7 +212,7 @@ def test_all_windows_together_give_the_exact_counts():
     """Estimates of the stochastic samplers, with all windows and long buffers, for any place of the cuts."""
     given = read([COUNTS[:40], COUNTS[40:41], np.tile(COUNTS, 5)])
     emission = priors.resolve("poisson", given, 2, None, None)
-    prior, data = Prior(2, 1.0, 0.0, emission), emission.encode(given)
+    prior, data = StatePrior(2, 1.0, 0.0, emission), emission.encode(given)
     known = buffered.settings("scir", prior, data, given.bounds, 10**6, None, 2_000, 1, 0)
     chain = buffered.BufferedChain(prior, data, given.bounds, known, 0, 0, 1)
     chain.advance(3)
@@ -239,11 +239,7 @@ def test_emissions_are_chosen_from_the_series():
             ([0, 1, 1], {"categories": [0, 1, 2]}),
             ([0, 1], {"prior": {"concentration": 1}}),
         ],
-        "poisson": [
-            ([0, 3, 1, np.nan], {}),
-            (np.ones((4, 2)), {}),
-            ([500, 10**6], {"prior": {"shape": 1.0}}),
-        ],
+        "poisson": [([0, 3, 1, np.nan], {}), (np.ones((4, 2)), {}), ([500, 10**6], {"prior": {"shape": 1.0}})],
         "gaussian": [(X, {}), ([500, 900, 10**6], {}), ([-1, 2], {}), ([1, 2], {"prior": {"strength": 1.0}})],
     }
     for kind, cases in kinds.items():
@@ -255,9 +251,7 @@ def test_emissions_are_chosen_from_the_series():
 @pytest.mark.parametrize("kind", ["gaussian", "categorical"])
 def test_figures_show_the_states_of_the_first_series(kind, models):
     pytest.importorskip("matplotlib", reason="needs matplotlib (the extra `plot`)")
-    series = (
-        [X[:30], X[30:50]] if kind == "gaussian" else [np.array([*LABELS[:29], None], object), LABELS[30:50]]
-    )
+    series = [X[:30], X[30:50]] if kind == "gaussian" else [np.array([*LABELS[:29], None], object), LABELS[30:50]]
     top, below = models[kind].plot(series).axes
     shown = top.collections[0].get_array().ravel()
     np.testing.assert_array_equal(shown, models[kind].predict(series)[0])
@@ -283,11 +277,7 @@ WRONG = {
     "constant": (np.full(9, 0.5), {}, "column 0 of the series is constant"),
     "all missing": (np.full(9, np.nan), {}, "all observations are missing"),
     "infinite": ([X, [1.0, np.inf]], {}, "infinite, the first at time 1 of series 1"),
-    "partly missing": (
-        np.array([[1.0, np.nan], [2.0, 1.0]]),
-        {},
-        "in some columns only, the first at time 0",
-    ),
+    "partly missing": (np.array([[1.0, np.nan], [2.0, 1.0]]), {}, "in some columns only, the first at time 0"),
     "negative counts": ([3, -1, 2], {"emissions": "poisson"}, r"whole numbers >= 0, got -1"),
     "fractional counts": ([3, 1.5, 2], {"emissions": "poisson"}, r"whole numbers >= 0, got 1.5"),
     "labels as numbers": (LABELS, {"emissions": "gaussian"}, 'emissions="categorical"'),
@@ -320,9 +310,7 @@ WRONG = {
 def test_what_is_refused(name):
     series, options, message = WRONG[name]
     with pytest.raises((InvalidValueError, InvalidTypeError), match=message):
-        sc.models.HMM(**({"num_states": 2, "num_chains": 1} | options)).fit(
-            series, num_epochs=2, progress=False
-        )
+        sc.models.HMM(**({"num_states": 2, "num_chains": 1} | options)).fit(series, num_epochs=2, progress=False)
 
 
 def test_what_is_refused_after_a_fit(models):

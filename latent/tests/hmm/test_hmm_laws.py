@@ -17,7 +17,7 @@ pytest.importorskip("numba", reason="hidden Markov models need numba (the extra 
 
 from scirocco.simplex import tables
 from scirocco_latent.hmm import buffered, emissions, own, priors, scan
-from scirocco_latent.hmm.gibbs import GibbsChain, Parameters, Prior, kernels, layout, log_likelihoods
+from scirocco_latent.hmm.gibbs import Parameters, StateChain, StatePrior, kernels, layout, log_likelihoods
 from scirocco_latent.hmm.series import read
 
 pytestmark = pytest.mark.law
@@ -34,10 +34,7 @@ SERIES: dict[str, Any] = {
     ),
 }
 KINDS = tuple(SERIES)
-SERIES["own"] = (
-    [[0.3, -1.0, np.nan, 2.0, 1.7], [0.1]],
-    {"mean": 0.5, "strength": 0.6, "degrees": 4.0, "scale": 1.2},
-)
+SERIES["own"] = ([[0.3, -1.0, np.nan, 2.0, 1.7], [0.1]], {"mean": 0.5, "strength": 0.6, "degrees": 4.0, "scale": 1.2})
 
 
 def own_normal():
@@ -61,16 +58,12 @@ def problem(kind):
         emission = own.resolve(own_normal(), {"mean": 0.0, "sd": 1.0}, given)
     else:
         emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
-    return Prior(K, A, STICKY, emission), emission.encode(given), given
+    return StatePrior(K, A, STICKY, emission), emission.encode(given), given
 
 
 def dirichlet_marginal(shape, counts):
     shape = np.broadcast_to(shape, counts.shape)
-    return (
-        gammaln(shape.sum())
-        - gammaln(shape.sum() + counts.sum())
-        + (gammaln(shape + counts) - gammaln(shape)).sum()
-    )
+    return gammaln(shape.sum()) - gammaln(shape.sum() + counts.sum()) + (gammaln(shape + counts) - gammaln(shape)).sum()
 
 
 def log_marginal(kind, rows):
@@ -140,7 +133,7 @@ def test_states_have_their_enumerated_posterior(kind, piece, seed):
     """
     prior, data, given = problem(kind)
     paths, shares = enumerated(kind, prior, given)
-    chain = GibbsChain(
+    chain = StateChain(
         prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=0, num_threads=1, piece=piece
     )
     chain.advance(50)
@@ -160,8 +153,7 @@ def test_parameters_of_own_emissions_have_their_conditional_law(seed):
     emission = own.resolve(own_normal(), {"mean": 0.0, "sd": 1.0}, given)
     data, prior, rng = emission.encode(given), SERIES["own"][1], np.random.default_rng(seed)
     count, total, square = (
-        np.array([np.nansum((x[one == k] ** power)[~np.isnan(x[one == k])]) for k in range(3)])
-        for power in range(3)
+        np.array([np.nansum((x[one == k] ** power)[~np.isnan(x[one == k])]) for k in range(3)]) for power in range(3)
     )
     kappa, nu = prior["strength"] + count, prior["degrees"] + count
     centre = (prior["strength"] * prior["mean"] + total) / kappa
@@ -184,7 +176,7 @@ def test_parameters_of_own_emissions_have_their_conditional_law(seed):
 def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
     """Geweke (2004): observations given states and parameters, then a step of the chain, leave the prior unchanged."""
     prior, data, given = problem("gaussian")
-    chain = GibbsChain(
+    chain = StateChain(
         prior, data, given.bounds, batch_size=3, num_starts=0, seed=seed, chain=1, num_threads=1, piece=2
     )
     rng = np.random.default_rng([seed, 77])
@@ -197,11 +189,7 @@ def test_joint_distribution_is_the_prior_times_the_likelihood(seed):
         rows = params.emission["means"][z] + (roots @ rng.standard_normal((len(z), 2, 1)))[..., 0]
         data.rows[seen] = rows[seen]
         states.stats[:] = [
-            [
-                (own := seen & (z == k)).sum(),
-                *rows[own].sum(axis=0),
-                *np.tril(rows[own].T @ rows[own]).ravel(),
-            ]
+            [(own := seen & (z == k)).sum(), *rows[own].sum(axis=0), *np.tril(rows[own].T @ rows[own]).ravel()]
             for k in range(K)
         ]
         chain.advance(1)
@@ -281,9 +269,7 @@ def test_recursions_agree_with_all_paths(kind, seed):
 
     short = [
         np.abs(
-            buffered.expected(
-                prior, params, data, buffered._with_buffers(pieces, given.bounds, b), 1
-            ).moves.sum(0)
+            buffered.expected(prior, params, data, buffered._with_buffers(pieces, given.bounds, b), 1).moves.sum(0)
             - moves
         ).max()
         for b in (0, 9)
@@ -296,7 +282,7 @@ def test_scans_have_the_densities_of_counts_in_columns():
     given = read(np.array([[3, 1], [0, 0], [np.nan, np.nan], [7, 2], [5, 1]]))
     emission = priors.resolve("poisson", given, K, None, None)
     data, params = emission.encode(given), {"rates": np.array([[1.0, 2.0], [6.0, 0.5]])}
-    states = scan.DeviceStates(Prior(K, A, STICKY, emission), data, given.bounds, 1)
+    states = scan.DeviceStates(StatePrior(K, A, STICKY, emission), data, given.bounds, 1)
     kind, values = states._values(params)
     found = scan.log_densities(kind, jax.tree.map(lambda part: part[0], states.rows), values)
     rates, counts = params["rates"][:, None, :], np.nan_to_num(given.values)
@@ -314,7 +300,7 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
     copies, rng = 1_000, np.random.default_rng(seed)
     given, again = read(SERIES[kind][0]), read(SERIES[kind][0] * copies)
     emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
-    prior, data = Prior(K, A, STICKY, emission), emission.encode(given)
+    prior, data = StatePrior(K, A, STICKY, emission), emission.encode(given)
     params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), emission.first(rng, data, K))
     states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1)
     states.step(params, None, None, (seed, 5))
@@ -324,9 +310,7 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
     drawn = states.z.reshape(copies, -1).astype(int)
     told, wanted = features(drawn).mean(axis=0), shares @ features(paths)
     z_of = (told - wanted) / np.sqrt(np.maximum(wanted * (1 - wanted), 1e-12) / copies)
-    assert (
-        np.abs(z_of[(wanted > 0.05) & (wanted < 0.95)]).max(initial=0.0) < 5
-    )  # of rare ones counts are not normal
+    assert np.abs(z_of[(wanted > 0.05) & (wanted < 0.95)]).max(initial=0.0) < 5  # of rare ones counts are not normal
 
     *arguments, key = *states._values(params.emission), jax.random.key(0)
     first, moves = np.float32(params.initial), np.float32(params.transitions)
@@ -335,9 +319,7 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
     filters = np.asarray(filters).reshape(-1, K)
     for t in range(1, len(given.values) + 1):  # the law of the last state of a series that ends there
         begin = int(given.bounds[np.searchsorted(given.bounds, t - 1, side="right") - 1])
-        _, ends = log_likelihoods(
-            emission, params, data.take(np.arange(begin, t)), np.array([0, t - begin]), 1
-        )
+        _, ends = log_likelihoods(emission, params, data.take(np.arange(begin, t)), np.array([0, t - begin]), 1)
         for copy in (0, 500, 999):
             np.testing.assert_allclose(filters[copy * len(given.values) + t - 1], ends[0], atol=1e-5)
 
@@ -390,7 +372,7 @@ def test_stochastic_samplers_at_full_batch_have_the_exact_law(seed):
     given = read(1e3 * z[:, None] + noise)
     told = {"mean": 0.5, "strength": 1e-4, "degrees": 4.0, "scale": 1.2}
     emission = priors.resolve("gaussian", given, K, told, None)
-    prior, data, x = Prior(K, A, STICKY, emission), emission.encode(given), emission.encode(given).rows
+    prior, data, x = StatePrior(K, A, STICKY, emission), emission.encode(given), emission.encode(given).rows
     known = buffered.settings("scir", prior, data, given.bounds, 10**6, 2.0, 20, 4, seed)
     chain, other = (
         buffered.BufferedChain(prior, data, given.bounds, known._replace(sampler=sampler), seed, 0, 1)
@@ -406,9 +388,7 @@ def test_stochastic_samplers_at_full_batch_have_the_exact_law(seed):
     centre = (emission.strength * m + total) / kappa[:, None]
     psi = np.diag(emission.spread) + np.array(
         [
-            x[z == k].T @ x[z == k]
-            + emission.strength * np.outer(m, m)
-            - kappa[k] * np.outer(centre[k], centre[k])
+            x[z == k].T @ x[z == k] + emission.strength * np.outer(m, m) - kappa[k] * np.outer(centre[k], centre[k])
             for k in range(K)
         ]
     )
@@ -443,13 +423,9 @@ def test_the_filter_forgets_at_the_rate_of_the_chain():
     """Without information in the observations, filters from two states differ by λᵗ, the second eigenvalue."""
     given = read([*np.full(30, np.nan).tolist(), 0, 1])
     emission = emissions.Categorical((0, 1), 1.0)
-    params = Parameters(
-        np.full(2, 0.5), np.array([[0.9, 0.1], [0.2, 0.8]]), {"probabilities": np.full((2, 2), 0.5)}
-    )
+    params = Parameters(np.full(2, 0.5), np.array([[0.9, 0.1], [0.2, 0.8]]), {"probabilities": np.full((2, 2), 0.5)})
     out = np.empty((1, 30))
-    kernels().forget(
-        emission.kernel(params.emission, emission.encode(given)), params.chain(), np.array([[0, 30]]), out
-    )
+    kernels().forget(emission.kernel(params.emission, emission.encode(given)), params.chain(), np.array([[0, 30]]), out)
     np.testing.assert_allclose(out[0], 0.7 ** np.arange(1, 31), rtol=1e-9)
 
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from scirocco_latent.hmm import buffered, priors
-from scirocco_latent.hmm.gibbs import Prior, layout
+from scirocco_latent.hmm.gibbs import StatePrior, layout
 from scirocco_latent.hmm.series import read
 
 pytestmark = pytest.mark.law
@@ -27,9 +27,7 @@ def variances(places, bounds):
     return squares / len(offsets) - EACH**2
 
 
-@pytest.mark.parametrize(
-    ("sampler", "step"), [("scir", 0.1), ("scir_cv", 0.05), ("scir_cv", 0.5), ("scir_cv", 5.0)]
-)
+@pytest.mark.parametrize(("sampler", "step"), [("scir", 0.1), ("scir_cv", 0.05), ("scir_cv", 0.5), ("scir_cv", 5.0)])
 def test_mean_and_variance_of_rare_categories(sampler, step, seed):
     """One state, so that counts are known: θ of a category is Gamma(a + its count) but for the noise of the windows."""
     rng = np.random.default_rng(seed)
@@ -38,7 +36,7 @@ def test_mean_and_variance_of_rare_categories(sampler, step, seed):
     series[places] = np.arange(1, NUM_RARE + 1)[:, None]
     given = read(series)
     emission = priors.resolve("categorical", given, 1, {"concentration": A}, None)
-    prior, data = Prior(1, 1.0, 0.0, emission), emission.encode(given)
+    prior, data = StatePrior(1, 1.0, 0.0, emission), emission.encode(given)
     settings = buffered.settings(sampler, prior, data, given.bounds, 500, step, 1, 1, seed)
     chain = buffered.BufferedChain(prior, data, given.bounds, settings, seed, 0, 1)
     chain.advance(max(60, round(6 / step)))

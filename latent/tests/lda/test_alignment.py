@@ -37,9 +37,7 @@ def test_distances_by_definition(seed, measure, block, monkeypatch):
     b[0, :10] = 0.0
     b[0] /= b[0].sum()
     wanted = [[by_definition(p, q, measure) for q in b] for p in a]
-    np.testing.assert_allclose(
-        topic_distance(7.0 * a, b * [[1.0], [20.0], [0.3]], measure), wanted, atol=1e-7
-    )
+    np.testing.assert_allclose(topic_distance(7.0 * a, b * [[1.0], [20.0], [0.3]], measure), wanted, atol=1e-7)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -88,16 +86,10 @@ ROWS = {
     "other words": (lambda: topic_distance(np.ones((2, 3)), np.ones((2, 4))), ("3 words", "`b` 4")),
     "negative": (lambda: topic_distance([[1.0, -1.0]], [[1.0, 1.0]]), ("`a`", "topic 0, word 1", "-1.0")),
     "NaN": (lambda: topic_distance([[1.0, 1.0]], [[1.0, np.nan]]), ("`b`", "nan")),
-    "no weight": (
-        lambda: topic_distance([[1.0, 1.0], [0.0, 0.0]], [[1.0, 1.0]]),
-        ("topic 1", "only zero weights"),
-    ),
+    "no weight": (lambda: topic_distance([[1.0, 1.0], [0.0, 0.0]], [[1.0, 1.0]]), ("topic 1", "only zero weights")),
     "one topic without its axis": (lambda: topic_distance([1.0], [[1.0]]), ("topics × words", "(1,)")),
     "measure": (lambda: topic_distance([[1.0]], [[1.0]], "kl"), ("'hellinger'", "'kl'")),
-    "one chain without its axis": (
-        lambda: align(np.ones((2, 3)), np.ones((2, 3))),
-        ("others[None]", "(2, 3)"),
-    ),
+    "one chain without its axis": (lambda: align(np.ones((2, 3)), np.ones((2, 3))), ("others[None]", "(2, 3)")),
     "other number of topics": (lambda: align(np.ones((2, 3)), np.ones((1, 4, 3))), ("(2, 3)", "(1, 4, 3)")),
 }
 

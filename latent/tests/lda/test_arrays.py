@@ -13,7 +13,7 @@ import jax
 
 from enumerated_topics import ALPHA, BETA, DOCUMENTS, TOPICS, WORDS, exact_products
 from scirocco.errors import InvalidValueError
-from scirocco_latent.lda import LDA, array_topics, arrays, blocks
+from scirocco_latent.lda import LDA, array_chain, array_topics, arrays
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.document_batches import Delivery
@@ -27,20 +27,14 @@ JAX = {"device": "jax", "alpha": ALPHA, "beta": BETA}
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of at most seven tokens, so that six documents are several blocks."""
-    monkeypatch.setattr(blocks, "_LEAST", 1)
-    monkeypatch.setattr(blocks, "_MOST", 7)
-    monkeypatch.setattr(blocks, "_ROUND", 1)
+    monkeypatch.setattr(array_chain, "_LEAST", 1)
+    monkeypatch.setattr(array_chain, "_MOST", 7)
+    monkeypatch.setattr(array_chain, "_ROUND", 1)
 
 
 def test_draws_have_the_exact_posterior(small_blocks, seed):
     """Through the public interface, with a growth and a spare topic, by summing over all z."""
-    options = {
-        "growth": [(2, 3), (5, 2)],
-        "spare_topics": 1,
-        "num_samples": 2_400,
-        "num_burnin": 60,
-        "thin": 1,
-    }
+    options = {"growth": [(2, 3), (5, 2)], "spare_topics": 1, "num_samples": 2_400, "num_burnin": 60, "thin": 1}
     model = LDA(TOPICS, seed=seed, **JAX, **options).fit(DOCUMENTS, progress=False)
     draws = np.asarray(model.draws_["topics"][0], np.float64).reshape(40, -1, TOPICS, WORDS)
     means = np.einsum("bnkw,bnkv->bwv", draws, draws) / draws.shape[1]
@@ -143,7 +137,7 @@ def test_a_run_is_resumed_bit_for_bit(options, tmp_path, monkeypatch):
     whole = fit()
     cut = fit(store=tmp_path / "run", callbacks=[stop])
     assert cut.run_.status == "stopped"
-    monkeypatch.setattr(blocks.Blocks, "_fits", lambda self: False)  # and on a device with less memory
+    monkeypatch.setattr(array_chain.DocumentBlocks, "_fits", lambda self: False)  # and on a device with less memory
     again = fit(store=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(whole.topics(draws=True), again.topics(draws=True))
     for name, values in whole.run_.stats.items():
@@ -161,7 +155,7 @@ def test_counts_are_those_of_the_remembered_topics(small_blocks, seed):
     X = np.random.default_rng(seed).poisson(0.1, (30, 40))
     corpus = as_corpus(X)
     model = LDA(4, growth=[(10, 2), (20, 2)], spare_topics=3, **JAX)
-    held = blocks.Blocks(corpus, seed, ((10, 2), (20, 2)))
+    held = array_chain.DocumentBlocks(corpus, seed, ((10, 2), (20, 2)))
     assert len(held) > 3 and held.sizes.sum() == X.sum()
     chain = TopicChain(corpus, model._settings(_size(corpus)), seed, 0, blocks=held)
     for step in range(6):

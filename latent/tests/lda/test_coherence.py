@@ -61,9 +61,7 @@ def test_limits():
     assert coherence([[0, 1]], counts)[0] == 1.0  # both in every document
     assert coherence([[2, 3]], counts)[0] == -1.0  # never together
     assert np.isnan(coherence([[3, 2]], counts, "umass")[0])  # the upper word is in no document
-    assert coherence([[0, 3, 2]], counts, "umass")[0] == pytest.approx(
-        (math.log(1 / 3) + math.log(2 / 3)) / 2
-    )
+    assert coherence([[0, 3, 2]], counts, "umass")[0] == pytest.approx((math.log(1 / 3) + math.log(2 / 3)) / 2)
 
 
 def test_counts_are_seen_as_presence():
@@ -76,9 +74,7 @@ def test_empty_documents_change_nothing():
     counts = random_counts(1)
     more = np.concatenate([counts, np.zeros((9, V), int)])
     for measure in ("npmi", "umass"):
-        np.testing.assert_array_equal(
-            coherence([[0, 1, 2]], counts, measure), coherence([[0, 1, 2]], more, measure)
-        )
+        np.testing.assert_array_equal(coherence([[0, 1, 2]], counts, measure), coherence([[0, 1, 2]], more, measure))
 
 
 def test_independent_words_have_npmi_near_zero(seed):
@@ -93,11 +89,7 @@ def test_independent_words_have_npmi_near_zero(seed):
 
 
 ROWS = {
-    "id = V": (
-        lambda c: coherence([[0, V]], c),
-        InvalidValueError,
-        ("topic 0", f"word id {V}", f"0..{V - 1}"),
-    ),
+    "id = V": (lambda c: coherence([[0, V]], c), InvalidValueError, ("topic 0", f"word id {V}", f"0..{V - 1}")),
     "negative id": (lambda c: coherence([[0, 1], [-1, 0]], c), InvalidValueError, ("topic 1", "-1")),
     "a word twice": (lambda c: coherence([[0, 1], [2, 2]], c), InvalidValueError, ("topic 1", "twice")),
     "one word": (lambda c: coherence([[0]], c), InvalidValueError, ("two words", "(1, 1)")),

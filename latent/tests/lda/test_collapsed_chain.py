@@ -70,8 +70,7 @@ def test_alpha_has_its_posterior(draw, seed):
 def test_beta_has_its_posterior(seed):
     total = integrate.quad(lambda b: np.exp(log_beta(b) + 20), 0, 60, limit=200)[0]
     exact = [
-        integrate.quad(lambda b, p=p: b**p * np.exp(log_beta(b) + 20), 0, 60, limit=200)[0] / total
-        for p in (1, 2)
+        integrate.quad(lambda b, p=p: b**p * np.exp(log_beta(b) + 20), 0, 60, limit=200)[0] / total for p in (1, 2)
     ]
     beta, values = 1.0, []
     for number in range(10_000):
@@ -129,12 +128,7 @@ def test_the_topics_of_tokens_have_their_law(kernel, seed):
     table[:, :K] = rng.integers(0, 4, (2, K))
     totals = table.sum(axis=0) + 5
     exact = products(alpha, masses, table[:, :K], totals[:K])
-    rows = (
-        np.array([[2]], np.int32),
-        np.array([0, 1], np.int32),
-        np.array([2, 1], np.int32),
-        np.array([0, 2]),
-    )
+    rows = (np.array([[2]], np.int32), np.array([0, 1], np.int32), np.array([2, 1], np.int32), np.array([0, 2]))
     z, counts, values = np.full(3, -1, np.int16), np.zeros((1, 48), np.int32), []
     sums = (np.zeros((2, K), np.float32), np.zeros(2, np.int32), True)
     for number in range(20_000):

@@ -26,12 +26,7 @@ SHORT = {"num_epochs": 15, "progress": False}
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "options",
-    [
-        {"sampler": "gibbs"},
-        {"sampler": "scir"},
-        {"memory": "none"},
-        {"sampler": "gibbs", "learn_alpha": True},
-    ],
+    [{"sampler": "gibbs"}, {"sampler": "scir"}, {"memory": "none"}, {"sampler": "gibbs", "learn_alpha": True}],
     ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_the_same_documents_continue_bit_for_bit(options, tmp_path):
@@ -43,9 +38,7 @@ def test_the_same_documents_continue_bit_for_bit(options, tmp_path):
     for source in (first, tmp_path / "first"):
         second = LDA(2, num_samples=4, **(kept | {"num_burnin": 0}))
         second.fit(X, continue_from=source, progress=False)
-        np.testing.assert_array_equal(
-            np.asarray(whole.run_.draws["topics"])[:, 4:], second.run_.draws["topics"]
-        )
+        np.testing.assert_array_equal(np.asarray(whole.run_.draws["topics"])[:, 4:], second.run_.draws["topics"])
 
 
 def test_a_continued_run_can_be_stored_and_resumed(tmp_path):
@@ -96,9 +89,7 @@ def test_draws_take_in_documents_exactly(seed):
     corpus = as_corpus(np.array([more // 2, more - more // 2, 0 * more]))
     found = []
     for draw in range(number):
-        particle = continuing.Particle(
-            rng.dirichlet(beta + old)[None].astype(np.float32), np.array([old.sum()])
-        )
+        particle = continuing.Particle(rng.dirichlet(beta + old)[None].astype(np.float32), np.array([old.sum()]))
         now = continuing.updated(particle, corpus, np.ones(1), beta, settings, (seed, draw))
         assert now.sizes == old.sum() + more.sum()
         found.append(now.omega[0])
@@ -123,9 +114,7 @@ def test_a_start_from_a_posterior_draw_is_a_posterior_draw(seed):
         for _ in range(40):
             first.advance(1)
             hyper = [(np.full(TOPICS, ALPHA), BETA)]
-            start = continuing.Start(
-                [{"steps": np.array([first.step])}], [first.draw()], hyper, False, (), ""
-            )
+            start = continuing.TopicStart([{"steps": np.array([first.step])}], [first.draw()], hyper, False, (), "")
             start.place(second, 0, corpus)
             omega = second.draw().astype(np.float64)
             part += omega.T @ omega

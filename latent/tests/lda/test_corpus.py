@@ -69,9 +69,7 @@ FORMS = {
 def dense(corpus):
     indptr, words, counts = corpus.take_csr(np.arange(corpus.num_documents))
     assert words.dtype == counts.dtype == np.int32 and indptr.dtype == np.int64
-    return sp.csr_array(
-        (counts, words, indptr), shape=(corpus.num_documents, corpus.vocabulary_size)
-    ).toarray()
+    return sp.csr_array((counts, words, indptr), shape=(corpus.num_documents, corpus.vocabulary_size)).toarray()
 
 
 def check(corpus, vocabulary=WORDS):
@@ -253,11 +251,7 @@ ROWS = {
         InvalidValueError,
         (DOCUMENT_2, "-1", ">= 0"),
     ),
-    "negative in pairs": (
-        lambda: as_corpus([[(0, -2)]]),
-        InvalidValueError,
-        ("document 0", "-2", ">= 0"),
-    ),
+    "negative in pairs": (lambda: as_corpus([[(0, -2)]]), InvalidValueError, ("document 0", "-2", ">= 0")),
     "NaN": (lambda: as_corpus(changed(np.nan)), InvalidValueError, (DOCUMENT_2, "nan", "not a count")),
     "infinite": (lambda: as_corpus(sp.coo_array(changed(np.inf))), InvalidValueError, (DOCUMENT_2, "inf")),
     "NaN in a dict": (
@@ -266,11 +260,7 @@ ROWS = {
         ("document 1", "nan"),
     ),
     "too large": (lambda: as_corpus(changed(2.0**31)), InvalidValueError, (DOCUMENT_2, "2,147,483,647")),
-    "word id = V": (
-        lambda: as_corpus(with_id(4)),
-        InvalidValueError,
-        ("row 2", "column index 4", "4 columns", "0..3"),
-    ),
+    "word id = V": (lambda: as_corpus(with_id(4)), InvalidValueError, ("row 2", "column index 4", "4 columns", "0..3")),
     "negative word id": (lambda: as_corpus(with_id(-1)), InvalidValueError, ("row 2", "column index -1")),
     "word id = V in pairs": (
         lambda: as_corpus([[], [(0, 1), (4, 1)]], WORDS),
@@ -315,11 +305,7 @@ ROWS = {
         ("0..1", "id 1 is missing", "compactify"),
     ),
     "id given twice": (lambda: as_corpus(PAIRS, {"sun": 0, "moon": 0}), InvalidValueError, ("each once",)),
-    "dict of neither": (
-        lambda: as_corpus(PAIRS, {"sun": "moon"}),
-        InvalidTypeError,
-        ("words to integers",),
-    ),
+    "dict of neither": (lambda: as_corpus(PAIRS, {"sun": "moon"}), InvalidTypeError, ("words to integers",)),
     "no words": (lambda: as_corpus(COUNTS, []), InvalidValueError, ("`vocabulary` is empty",)),
     "vocabulary of no kind": (lambda: as_corpus(COUNTS, 2.5), InvalidTypeError, ("`vocabulary`", "float")),
     "only empty documents": (
@@ -327,11 +313,7 @@ ROWS = {
         InvalidValueError,
         ("the corpus is empty", "3 documents"),
     ),
-    "only empty lists": (
-        lambda: as_corpus([[], []]),
-        InvalidValueError,
-        ("the corpus is empty", "2 documents"),
-    ),
+    "only empty lists": (lambda: as_corpus([[], []]), InvalidValueError, ("the corpus is empty", "2 documents")),
     "no documents": (lambda: as_corpus([]), InvalidValueError, ("the corpus is empty", "0 documents")),
     "only unknown words": (
         lambda: as_corpus([["Sun"], ["Moon"]], WORDS),
@@ -346,11 +328,7 @@ ROWS = {
     "one text": (lambda: as_corpus("the sun and the moon"), InvalidValueError, ("does not exist", "split()")),
     "bare ids": (lambda: as_corpus([[0, 1, 1]]), InvalidTypeError, ("document 0", "pairs", "np.asarray(X)")),
     "documents that are numbers": (lambda: as_corpus([1, 2]), InvalidTypeError, ("document 0", "int")),
-    "words and numbers": (
-        lambda: as_corpus([["sun", 3]], WORDS),
-        InvalidTypeError,
-        ("document 0", "3 (int)"),
-    ),
+    "words and numbers": (lambda: as_corpus([["sun", 3]], WORDS), InvalidTypeError, ("document 0", "3 (int)")),
     "words but only their number": (
         lambda: as_corpus([["sun"]], 4),
         InvalidValueError,
@@ -377,11 +355,7 @@ ROWS = {
         InvalidValueError,
         ("exhausted", "4 documents in total", "4 of the 6", "DocumentStream(lambda:"),
     ),
-    "stream with nothing": (
-        lambda: DocumentStream(iter([]), WORDS).take(1),
-        InvalidValueError,
-        ("no documents",),
-    ),
+    "stream with nothing": (lambda: DocumentStream(iter([]), WORDS).take(1), InvalidValueError, ("no documents",)),
     "function that returns the same iterator": (
         lambda: DocumentStream(itertools.repeat(iter(TOKENS)).__next__, WORDS).take(6),
         InvalidValueError,
@@ -423,15 +397,11 @@ def dense_rows(rows):
     return sp.csr_array((counts, words, indptr), shape=(len(indptr) - 1, 4)).toarray()
 
 
-@pytest.mark.parametrize(
-    "documents", [PAIRS, TOKENS, FORMS["dicts of words"]], ids=["pairs", "tokens", "dicts"]
-)
+@pytest.mark.parametrize("documents", [PAIRS, TOKENS, FORMS["dicts of words"]], ids=["pairs", "tokens", "dicts"])
 def test_stream_goes_round(documents):
     stream = DocumentStream(lambda: iter(documents), WORDS)
     batches = list(stream.batches(3, num_batches=4))
-    np.testing.assert_array_equal(
-        np.concatenate([dense_rows(batch) for batch in batches]), np.tile(COUNTS, (3, 1))
-    )
+    np.testing.assert_array_equal(np.concatenate([dense_rows(batch) for batch in batches]), np.tile(COUNTS, (3, 1)))
     assert stream.num_seen == 12 and stream.num_empty == 3 and stream.num_documents == 4
     assert stream.num_passes == 3
 

@@ -97,10 +97,7 @@ def test_passes_count_the_growth(epochs, stages):
     known = model.run_.configuration
     assert known["growth"] == stages
     steps = known["num_burnin"] + known["num_samples"] * known["thin"]
-    batch, grown = (
-        OPTIONS["batch_size"],
-        sum(passes * -(-size // OPTIONS["batch_size"]) for size, passes in stages),
-    )
+    batch, grown = (OPTIONS["batch_size"], sum(passes * -(-size // OPTIONS["batch_size"]) for size, passes in stages))
     visits = sum(size * passes for size, passes in stages) + (steps - grown) * batch
     assert 0 <= visits - epochs * len(X) < batch and grown <= steps / 2
     assert model.run_.stats["passes"][0, -1] == pytest.approx(visits / len(X))
@@ -118,9 +115,7 @@ def test_a_stream_is_fitted():
     model = LDA(2, num_chains=2, **OPTIONS).fit(stream, num_epochs=60, progress=False)
     found = {frozenset(words) for words in model.top_words(2)}
     assert found == {frozenset({"sun", "moon"}), frozenset({"horse", "sheep"})}
-    assert model.run_.configuration["memory"] == "none" and model.run_.stats["passes"].max() == pytest.approx(
-        60
-    )
+    assert model.run_.configuration["memory"] == "none" and model.run_.stats["passes"].max() == pytest.approx(60)
     assert model.rhat().shape == (2,)
 
 

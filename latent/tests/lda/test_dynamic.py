@@ -10,7 +10,7 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import DynamicTopics
-from scirocco_latent.lda import LDA, DocumentStream, Tokeniser, as_corpus, local, walks
+from scirocco_latent.lda import LDA, DocumentStream, Tokeniser, as_corpus, dynamic_chain, local
 from scirocco_latent.lda.estimator import _size
 
 pytestmark = pytest.mark.compile
@@ -23,7 +23,7 @@ def chain_of(spread, drift, seed, alpha):
     slices = np.arange(9) % 3
     corpus = as_corpus(np.tile([13, 1, 1, 1], (9, 1)))
     settings = LDA(TOPICS, alpha=alpha, spare_topics=0, batch_size=9, num_threads=1)._settings(_size(corpus))
-    chain = walks.WalkChain(walks.Walks(corpus, slices, GAPS, settings, spread, drift), seed, 0)
+    chain = dynamic_chain.WalkChain(dynamic_chain.Walks(corpus, slices, GAPS, settings, spread, drift), seed, 0)
     chain.step = 1
     return chain
 
@@ -32,7 +32,7 @@ def prior(chain, rng):
     """Parameters, topics of tokens and words from the model."""
     task = chain.task
     for which, given in enumerate((task.spread, task.drift)):
-        shape, rate = tuple(walks.PRIORS.values())[which]
+        shape, rate = tuple(dynamic_chain.PRIORS.values())[which]
         chain.scales[which] = given or (rng.standard_gamma(shape) / rate) ** -0.5
     chain.x[:, :, 0] = chain.scales[0] * rng.standard_normal((TOPICS, WORDS))
     for t, gap in enumerate(GAPS):
@@ -59,8 +59,8 @@ def write_words(chain, rng):
 @pytest.mark.law
 def test_sweeps_leave_the_model_invariant(seed, monkeypatch):
     """Words are drawn given all else and a sweep follows, in turn: parameters keep the law of the prior (Geweke)."""
-    monkeypatch.setitem(walks.PRIORS, "spread", (8.0, 16.0))  # with moments of order four
-    monkeypatch.setitem(walks.PRIORS, "drift", (8.0, 4.0))
+    monkeypatch.setitem(dynamic_chain.PRIORS, "spread", (8.0, 16.0))  # with moments of order four
+    monkeypatch.setitem(dynamic_chain.PRIORS, "drift", (8.0, 4.0))
     alpha, rng, found = np.array([0.5, 0.8]), np.random.default_rng([seed, 5]), []
     chain = chain_of(None, None, seed, alpha)
     for number in range(1_400):
@@ -155,13 +155,7 @@ def test_a_stored_fit_is_resumed_bit_for_bit(tmp_path):
 @pytest.mark.parametrize(
     ("times", "num_slices", "labels", "slices", "gaps"),
     [
-        (
-            ["2020-01", "2020-03", "2020-04", "2020-04"],
-            None,
-            ["2020-01", "2020-03", "2020-04"],
-            [0, 1, 2, 2],
-            2,
-        ),
+        (["2020-01", "2020-03", "2020-04", "2020-04"], None, ["2020-01", "2020-03", "2020-04"], [0, 1, 2, 2], 2),
         (["b", "a", "c", "a"], None, ["a", "b", "c"], [1, 0, 2, 0], 2),
         (np.arange(100), None, None, None, 19),
         ([1, 2, 3, 9], 2, ["1", "3"], [0, 0, 1, 1], 1),

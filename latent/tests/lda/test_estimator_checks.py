@@ -64,10 +64,6 @@ def test_the_checks_of_scikit_learn():
     checks = importlib.import_module("sklearn.utils.estimator_checks")
     model = OfCounts(2, num_samples=5, num_burnin=2, num_threads=1, growth=None)
     found = checks.check_estimator(model, on_fail=None, on_skip=None)
-    failed = {
-        each["check_name"]: str(each["exception"])[:300] for each in found if each["status"] == "failed"
-    }
-    assert failed.keys() == CANNOT_APPLY.keys(), {
-        name: why for name, why in failed.items() if name not in CANNOT_APPLY
-    }
+    failed = {each["check_name"]: str(each["exception"])[:300] for each in found if each["status"] == "failed"}
+    assert failed.keys() == CANNOT_APPLY.keys(), {name: why for name, why in failed.items() if name not in CANNOT_APPLY}
     assert sum(each["status"] == "passed" for each in found) >= 35

@@ -15,7 +15,7 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import LDA
 from scirocco_latent.lda import arrays, as_corpus, guiding, hyper
-from scirocco_latent.lda.blocks import Blocks
+from scirocco_latent.lda.array_chain import DocumentBlocks
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.estimator import _size
 
@@ -59,14 +59,12 @@ def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, mon
     prior = np.zeros((TOPICS, len(WORDS)))
     prior[0, :2] = WEIGHT
     for name, tokens in {"_LEAST": 1, "_MOST": 9, "_ROUND": 1}.items():  # two blocks
-        monkeypatch.setattr(f"scirocco_latent.lda.blocks.{name}", tokens)
-    blocks = Blocks(corpus, seed, settings.growth) if settings.by_arrays else None
+        monkeypatch.setattr(f"scirocco_latent.lda.array_chain.{name}", tokens)
+    blocks = DocumentBlocks(corpus, seed, settings.growth) if settings.by_arrays else None
     chain = TopicChain(corpus, settings, seed, 0, blocks=blocks, guide=guide)
     chain.advance(60)
     steps = 1 if settings.by_arrays else 2  # of a pass over the documents
-    means = np.array(
-        [np.mean([chain.advance(steps) or chain.mean() for _ in range(30)], axis=0) for _ in range(60)]
-    )
+    means = np.array([np.mean([chain.advance(steps) or chain.mean() for _ in range(30)], axis=0) for _ in range(60)])
     z = (means.mean(axis=0) - exact_topics(allowed, prior)) / (means.std(axis=0, ddof=1) / np.sqrt(60))
     assert np.abs(z).max() < 5
     table = chain.engine.counts if settings.by_arrays else chain.engine.table
@@ -159,12 +157,7 @@ def test_named_topics_are_stored_and_resumed(seed, tmp_path):
         ({"seed_words": {"sport": ["balll"]}}, None, InvalidValueError, "did you mean 'ball'"),
         ({"seed_words": {"sport": "ball"}}, None, InvalidTypeError, "list of words"),
         ({"seed_words": ["ball"]}, None, InvalidTypeError, "must be a dict"),
-        (
-            {"seed_words": {"sport": ["ball"]}, "sampler": "scir_cv"},
-            None,
-            InvalidValueError,
-            'sampler="gibbs"',
-        ),
+        ({"seed_words": {"sport": ["ball"]}, "sampler": "scir_cv"}, None, InvalidValueError, 'sampler="gibbs"'),
         ({}, ["a", "b"], InvalidValueError, "4 documents, got 2"),
         ({}, ["a", "b", "c", "d"], InvalidValueError, "at least so many topics"),
         ({}, "a", InvalidTypeError, "entry for each document"),

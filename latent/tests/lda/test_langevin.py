@@ -204,9 +204,7 @@ def test_the_control_variate_has_the_full_gradient_as_its_mean(seed):
     topics.theta = topics.centre.copy()
     topics.control(everything, local(0, here))
     np.testing.assert_allclose(
-        topics.gradient(everything, local(0, here), 3.0),
-        topics.reference + 0.5 - np.exp(topics.centre),
-        atol=2e-4,
+        topics.gradient(everything, local(0, here), 3.0), topics.reference + 0.5 - np.exp(topics.centre), atol=2e-4
     )
 
 

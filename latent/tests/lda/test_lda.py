@@ -82,14 +82,7 @@ def test_perplexity_by_hand():
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize(
     "options",
-    [
-        {"sampler": "gibbs"},
-        {"memory": "none"},
-        {"sampler": "scir_cv"},
-        {"sampler": "sgrld", "step_size": 0.02},
-        {"local": "cvb0"},
-        {"local": "parallel"},
-    ],
+    [{"sampler": "gibbs"}, {"memory": "none"}, {"sampler": "scir_cv"}, {"sampler": "sgrld", "step_size": 0.02}],
     ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_every_sampler_finds_them(options):
@@ -124,9 +117,7 @@ def test_what_topics_are_about(fitted):
     shares = fitted.transform(X)
     long = np.flatnonzero(X.sum(axis=1) >= 5)
     for topic, rows in enumerate(found):
-        assert [number for number, _ in rows] == long[
-            np.argsort(-shares[long, topic], kind="stable")[:2]
-        ].tolist()
+        assert [number for number, _ in rows] == long[np.argsort(-shares[long, topic], kind="stable")[:2]].tolist()
     by = fitted.shares_by(X, np.repeat([1990, 1991], 60))
     pytest.importorskip("matplotlib")
     drawn, panels = fitted.plot_topics(2, topics=[1]).axes, by.plot(fitted.labels(1)).axes
@@ -231,37 +222,17 @@ def test_other_summaries(fitted):
 
 BAD = {
     "one topic": (lambda: LDA(1).fit(X), InvalidValueError, "`num_topics` must be at least 2"),
-    "negative alpha": (
-        lambda: LDA(2, alpha=-1.0).fit(X),
-        InvalidValueError,
-        "`alpha` must be finite and > 0",
-    ),
-    "alpha of another length": (
-        lambda: LDA(2, alpha=[0.1] * 3).fit(X),
-        InvalidValueError,
-        "each of the 2 topics",
-    ),
+    "negative alpha": (lambda: LDA(2, alpha=-1.0).fit(X), InvalidValueError, "`alpha` must be finite and > 0"),
+    "alpha of another length": (lambda: LDA(2, alpha=[0.1] * 3).fit(X), InvalidValueError, "each of the 2 topics"),
     "zero beta": (lambda: LDA(2, beta=0.0).fit(X), InvalidValueError, "`beta` must be finite and > 0"),
-    "unknown sampler": (
-        lambda: LDA(2, sampler="vb").fit(X),
-        InvalidValueError,
-        "'scir', 'scir_cv', 'gibbs', 'sgrld'",
-    ),
+    "unknown sampler": (lambda: LDA(2, sampler="vb").fit(X), InvalidValueError, "'scir', 'scir_cv', 'gibbs', 'sgrld'"),
     "memory of sgrld": (
         lambda: LDA(2, sampler="sgrld", memory="documents").fit(X),
         InvalidValueError,
         "requires sampler",
     ),
-    "all sweeps dropped": (
-        lambda: LDA(2, sweeps=3, burn_in=3).fit(X),
-        InvalidValueError,
-        "less than `sweeps`",
-    ),
-    "two lengths": (
-        lambda: LDA(2).fit(X, num_steps=3, num_epochs=2),
-        InvalidValueError,
-        "num_steps and num_epochs",
-    ),
+    "all sweeps dropped": (lambda: LDA(2, sweeps=3, burn_in=3).fit(X), InvalidValueError, "less than `sweeps`"),
+    "two lengths": (lambda: LDA(2).fit(X, num_steps=3, num_epochs=2), InvalidValueError, "num_steps and num_epochs"),
     "no steps": (lambda: LDA(2).fit(X, num_steps=0), InvalidValueError, "`num_steps` must be at least 1"),
     "not fitted": (lambda: LDA(2).transform(X), InvalidValueError, "not fitted yet"),
     "interval of 90": (

@@ -114,9 +114,7 @@ GOES_ON = [
 ]
 
 
-@pytest.mark.parametrize(
-    "options", GOES_ON, ids=lambda options: "-".join(map(str, options.values())) or "default"
-)
+@pytest.mark.parametrize("options", GOES_ON, ids=lambda options: "-".join(map(str, options.values())) or "default")
 def test_a_chain_goes_on_bit_for_bit(options):
     rng = np.random.default_rng(0)
     corpus = as_corpus(rng.poisson(0.4, (60, 30)))

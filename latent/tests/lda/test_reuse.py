@@ -51,11 +51,7 @@ def test_a_model_is_not_written_over_what_it_reads(tmp_path):
         ({"num_chains": 3}, {}, "`num_chains` was 2 and is now 3"),
         ({"growth": None}, {}, "`growth_asked`"),
         ({}, {"num_steps": 400}, "was planned as 40 steps"),
-        (
-            {"num_samples": 3},
-            {"num_steps": 40},
-            "the same num_steps, num_epochs, num_samples, num_burnin and thin",
-        ),
+        ({"num_samples": 3}, {"num_steps": 40}, "the same num_steps, num_epochs, num_samples, num_burnin and thin"),
     ],
     ids=["seed", "chains", "growth", "length", "draws"],
 )
@@ -125,9 +121,7 @@ def test_small_beta():
 
 
 def test_words_are_compared_not_places():
-    model = LDA(2, **OPTIONS).fit(
-        [["a"] * 5, ["b"] * 5] * 20, vocabulary=["b", "a"], num_epochs=5, progress=False
-    )
+    model = LDA(2, **OPTIONS).fit([["a"] * 5, ["b"] * 5] * 20, vocabulary=["b", "a"], num_epochs=5, progress=False)
     with pytest.raises(InvalidValueError, match="word 0 is 'a', expected 'b'"):
         model.transform(as_corpus([["a"] * 20, ["b"]]))
 

@@ -26,7 +26,7 @@ from scirocco_latent.lda import LDA, DocumentStream
 from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.settings import Size, resolve
 from scirocco_latent.lda.sharded import Found, _added
-from scirocco_latent.lda.stochastic_chain import Steps, StochasticChain
+from scirocco_latent.lda.stochastic_chain import StepLengths, StochasticChain
 
 pytestmark = pytest.mark.process
 
@@ -86,11 +86,10 @@ def test_draws_are_those_of_one_process(client, num_shards):
         (30, {"sampler": "scir_cv", "refresh_every": 3, "refresh_size": 60}),
         (30, {"sampler": "sgrld"}),
         (30, {"sampler": "sgld_cv", "refresh_every": 3}),
-        (30, {"local": "cvb0"}),
         (30, {"num_chains": 2}),
         (30, {"steps_per_exchange": 3}),
     ],
-    ids=["dense", "scir_cv", "sgrld", "sgld_cv", "cvb0", "chains", "exchange"],
+    ids=["dense", "scir_cv", "sgrld", "sgld_cv", "chains", "exchange"],
 )
 def test_every_method_without_memory_can_be_shared_out(client, num_topics, changes):
     changes = dict(changes)
@@ -255,7 +254,7 @@ def test_stale_counts_have_the_law_of_a_longer_step(seed):
 def test_a_schedule_is_gone_through_as_fast(seed):
     """Batch t drives the steps 3t, 3t + 1 and 3t + 2 of the schedule."""
     schedule = schedules.polynomial(0.5, 10.0, 0.33)
-    steps = Steps("scir", schedule, 5, 2, 3)
+    steps = StepLengths("scir", schedule, 5, 2, 3)
     wanted = sum(float(schedule(step)) for step in (6, 7, 8))
     assert steps.time(2, np.ones((5, 2)), 4, 10) == pytest.approx(wanted, rel=1e-12)
 
@@ -268,7 +267,6 @@ def test_a_schedule_is_gone_through_as_fast(seed):
     [
         ({"memory": "documents"}, {}, "are not available"),
         ({"sampler": "gibbs"}, {}, "are not available"),
-        ({"local": "parallel"}, {}, "document by document"),
         ({"sampler": "sgrld"}, {"steps_per_exchange": 2}, "Euler steps"),
         ({}, {"num_shards": 0}, "num_shards"),
         ({}, {"steps_per_exchange": 0}, "steps_per_exchange"),

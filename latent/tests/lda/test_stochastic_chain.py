@@ -12,7 +12,7 @@ from scirocco_latent.lda import LDA, DocumentStream, prediction
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.langevin import METHODS
 from scirocco_latent.lda.results import all_rows
-from scirocco_latent.lda.stochastic_chain import Steps
+from scirocco_latent.lda.stochastic_chain import StepLengths
 
 pytestmark = pytest.mark.compile
 
@@ -80,10 +80,10 @@ def test_steps_by_hand():
     wanted |= dict.fromkeys(("sgld_natural", "sgld_cv"), 4 * h / (10 + largest))
     assert set(wanted) == set(METHODS)
     for sampler, value in wanted.items():
-        steps = Steps(sampler, None, 5, 2)
+        steps = StepLengths(sampler, None, 5, 2)
         steps.time(0, first, 4, 100)
         assert steps.time(1, second, 2, 100) == pytest.approx(value, rel=1e-5)
-    given = Steps("sgld", schedules.polynomial(0.5, 1.0, 1.0), 5, 2)
+    given = StepLengths("sgld", schedules.polynomial(0.5, 1.0, 1.0), 5, 2)
     assert given.time(1, second, 2, 100) == 0.25 and not given.state()
 
 
@@ -94,9 +94,7 @@ def test_streams_have_them_too(sampler, seed):
     X = documents(np.random.default_rng([seed, 3]), apart(30, 3), 200)
     model = LDA(3, sampler=sampler, beta=0.2, batch_size=50, sweeps=4, seed=seed)
     texts = [[str(word) for word in np.repeat(np.arange(30), row)] for row in X]
-    streamed = model.fit(
-        DocumentStream(lambda: iter(texts), [str(n) for n in range(30)]), num_steps=60, progress=False
-    )
+    streamed = model.fit(DocumentStream(lambda: iter(texts), [str(n) for n in range(30)]), num_steps=60, progress=False)
     online = LDA(3, sampler=sampler, beta=0.2, batch_size=50, sweeps=4, seed=seed)
     for _ in range(15):
         online.partial_fit(X, total_documents=1_000)

@@ -23,9 +23,7 @@ WORDS = ("sun", "moon", "cow", "horse")
 def counts(seed, sizes=(90, 30)):
     """Two topics without a common word; the first has three times as many tokens."""
     rng = np.random.default_rng([seed, 8])
-    return np.concatenate(
-        [rng.poisson([8, 8, 0, 0], (sizes[0], 4)), rng.poisson([0, 0, 8, 8], (sizes[1], 4))]
-    )
+    return np.concatenate([rng.poisson([8, 8, 0, 0], (sizes[0], 4)), rng.poisson([0, 0, 8, 8], (sizes[1], 4))])
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +41,7 @@ def test_a_stored_fit(stored):
     order = align(means[0], means[1:])[0]
     drawn = np.asarray(model.run_.stats["shares"])
     first, second = (np.bincount(state["memory"], minlength=3) for state in model._states())
-    np.testing.assert_allclose(
-        drawn[:, -1] * counts(0).sum(), [first, second]
-    )  # the last draw is the last state
+    np.testing.assert_allclose(drawn[:, -1] * counts(0).sum(), [first, second])  # the last draw is the last state
     shares = (drawn[0] + drawn[1][:, order]).mean(axis=0) / 2
     assert [topic.number for topic in found] == np.argsort(-shares).tolist()
     assert [topic.share for topic in found] == pytest.approx(np.sort(shares)[::-1])
@@ -73,9 +69,7 @@ def test_topics_with_a_name_are_those_with_the_name(tmp_path, seed):
     draws = rng.dirichlet([700, 200, 90, 10], (2, 30, 3))
     draws[:, :, 1] = draws[:, :, 1, ::-1]
     draws[1] = draws[1][:, [1, 0, 2]]
-    free, named = (
-        model_of(tmp_path / str(len(names)), draws, names=names) for names in ((), ("sky", "farm"))
-    )
+    free, named = (model_of(tmp_path / str(len(names)), draws, names=names) for names in ((), ("sky", "farm")))
     swapped = [1, 0, 2]
     np.testing.assert_array_equal(named.draws_["topics"], np.float32(draws))
     assert named.rhat()[:2].min() > 1.5 > free.rhat()[1]
@@ -96,9 +90,7 @@ def test_a_run_in_its_burn_in(tmp_path):
         report.stop()
 
     with pytest.raises(InvalidValueError, match="stopped in its burn-in"):
-        LDA(2, batch_size=40).fit(
-            counts(1), num_epochs=50, store=tmp_path / "run", callbacks=[stop], progress=False
-        )
+        LDA(2, batch_size=40).fit(counts(1), num_epochs=50, store=tmp_path / "run", callbacks=[stop], progress=False)
     with pytest.raises(InvalidValueError, match=r"has no draws yet \(stopped in its burn-in"):
         LDA.load(tmp_path / "run")
     with pytest.raises(SciroccoError, match="is not a scirocco run"):

@@ -30,9 +30,7 @@ def bags(corpus):
 def test_words():
     text = "The FFTs of it: don't 3-D x_y1 Straße été, of42and 2020"
     assert Tokeniser(language="english").words(text) == ["ffts", "straße", "été"]
-    kept = Tokeniser(language=None, lower_case=False, numbers=True, min_length=4, stop_words=("été",)).words(
-        text
-    )
+    kept = Tokeniser(language=None, lower_case=False, numbers=True, min_length=4, stop_words=("été",)).words(text)
     assert kept == ["FFTs", "Straße", "of42and", "2020"]
 
 
@@ -43,11 +41,7 @@ def test_a_document_a_line(tmp_path, packed):
     path.write_bytes(gzip.compress(TEXT.encode()) if packed else TEXT.encode())
     opened = open_corpus(path, **ALL)
     assert opened.names is None
-    assert bags(opened.corpus) == [
-        {"sun": 2, "moon": 1},
-        {},
-        {"moon": 1, "cows": 1, "cow": 1, "bell": 1, "étoile": 1},
-    ]
+    assert bags(opened.corpus) == [{"sun": 2, "moon": 1}, {}, {"moon": 1, "cows": 1, "cow": 1, "bell": 1, "étoile": 1}]
     assert opened.corpus.vocabulary == ("moon", "sun", "bell", "cow", "cows", "étoile")
 
 
@@ -99,11 +93,7 @@ def test_matrices_are_no_text(tmp_path, form):
         (None, {}, "there is no file or folder"),
         ("", ALL, "has no words"),
         ("the of 12\n\n", ALL, "has no words"),
-        (
-            "sun moon\n",
-            {"tokeniser": Tokeniser(min_documents=5)},
-            "none of 2 words is in at least 5 and at most 50%",
-        ),
+        ("sun moon\n", {"tokeniser": Tokeniser(min_documents=5)}, "none of 2 words is in at least 5 and at most 50%"),
         ("sun moon\n", {"column": "text"}, "`column` is for tables"),
         ("sun moon\n", {"encoding": "klingon"}, "there is no encoding 'klingon'"),
         (b"\xff\xfe\x00", ALL, "cannot be read"),
@@ -165,9 +155,7 @@ def test_tables(kind, tmp_path):
 
 
 def test_the_longest_column_of_texts_is_proposed():
-    frame = pytest.importorskip("pandas").DataFrame(
-        {"source": ["web"] * 30, "body": TEXTS, "author": ["A B"] * 30}
-    )
+    frame = pytest.importorskip("pandas").DataFrame({"source": ["web"] * 30, "body": TEXTS, "author": ["A B"] * 30})
     with pytest.raises(InvalidTypeError, match=r"pass column='body', or another.*'source', 'body', 'author'"):
         open_corpus(frame)
 
@@ -232,9 +220,7 @@ def test_phrases():
     assert not any("sky" in word and "_" in word for word in corpus.vocabulary)
 
 
-@pytest.mark.parametrize(
-    "text", ["我们今天去公园看太阳和月亮", "今日は公園で太陽と月を見ます", "วันนี้เราไปดูดวงอาทิตย์"]
-)
+@pytest.mark.parametrize("text", ["我们今天去公园看太阳和月亮", "今日は公園で太陽と月を見ます", "วันนี้เราไปดูดวงอาทิตย์"])
 def test_languages_without_spaces(text):
     with pytest.raises(InvalidValueError, match="without spaces between words"):
         open_corpus([text] * 5)

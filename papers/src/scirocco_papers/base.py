@@ -1,7 +1,7 @@
 """The base of experiments: an experiment runs, checks the paper's claims, draws a figure, and writes a JSON file.
 
-An experiment is a folder: `__init__.py` has the constant `EXPERIMENT`, `run.py` a function `run(settings) -> Outcome`.
-It never prints and never writes: that is done here, the same way for all.
+An experiment is a module with a function `run(settings) -> Outcome`, or a folder whose module `run` has it. It never
+prints and never writes: that is done here, the same way for all.
 """
 
 from __future__ import annotations
@@ -153,11 +153,13 @@ class Experiment:
     """Keys of the papers in the bibliography of `scirocco cite`."""
 
 
-def run_of(package: str) -> Callable[[Settings], Outcome]:
-    """The function `run` in the module `run` of an experiment's folder; imported when it is called."""
+def run_of(name: str) -> Callable[[Settings], Outcome]:
+    """The function `run` of an experiment's module, or of its folder's module `run`; imported when it is called."""
 
     def run(settings: Settings) -> Outcome:
-        outcome: Outcome = importlib.import_module(f"{package}.run").run(settings)
+        home = Path(__file__).with_name(name)
+        module = importlib.import_module(f"scirocco_papers.{name}{'.run' * home.is_dir()}")
+        outcome: Outcome = module.run(settings)
         return outcome
 
     return run
@@ -181,7 +183,7 @@ class Reproduction:
 
 def reproduce(experiment: Experiment, settings: Settings) -> Reproduction:
     """Run an experiment; write `<name>.json` and `<name>.png` (with `-quick` for a quick run) to the output folder."""
-    from scirocco.demo.figure import save_figure
+    from scirocco.demo import save_figure
     from scirocco.run.progress import Clock
 
     for package in ("matplotlib", *experiment.needs):
@@ -217,11 +219,7 @@ def _write_record(
             {"paper": c.paper, "here": c.here, "rule": c.rule, "holds": c.holds, "counts": not c.because}
             | ({"because": c.because} if c.because else {})
             | ({"ours": True} if c.ours else {})
-            | (
-                {"margin": c.margin, "decided": not c.undecided}
-                if settings.quick and c.margin is not None
-                else {}
-            )
+            | ({"margin": c.margin, "decided": not c.undecided} if settings.quick and c.margin is not None else {})
             for c in outcome.claims
         ],
         "notes": outcome.notes,
@@ -229,9 +227,7 @@ def _write_record(
         "versions": versions(),
         "machine": machine(),
     }
-    path.write_text(
-        json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
-    )
+    path.write_text(json.dumps(to_json(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
 
 
 def machine() -> dict[str, Any]:

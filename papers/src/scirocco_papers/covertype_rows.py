@@ -13,7 +13,7 @@ import numpy as np
 
 from scirocco import datasets
 from scirocco.model import Model
-from scirocco.models.regression.approximation import Rows as Table
+from scirocco.models.regression.approximation import DesignRows as Table
 from scirocco.models.regression.approximation import laplace as newton
 from scirocco.types import Array, PyTree
 

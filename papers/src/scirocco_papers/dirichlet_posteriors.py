@@ -122,20 +122,11 @@ def distances(posterior: str, draws: PyTree) -> list[float]:
 
 
 def sweep(
-    posterior: str,
-    method: str,
-    step_sizes: Sequence[float],
-    batch_size: int,
-    *,
-    seed: int,
-    num_chains: int,
+    posterior: str, method: str, step_sizes: Sequence[float], batch_size: int, *, seed: int, num_chains: int
 ) -> dict[str, Any]:
     """Distances of all chains at all step sizes, and what is best."""
     found = {
-        h: distances(
-            posterior,
-            run_chains(posterior, method, h, batch_size, seed=seed, num_chains=num_chains).draws,
-        )
+        h: distances(posterior, run_chains(posterior, method, h, batch_size, seed=seed, num_chains=num_chains).draws)
         for h in step_sizes
     }
     return choose(found)

@@ -136,14 +136,10 @@ def follow(texts: Texts, job: Job, num_marks: int) -> dict[str, Any]:
     return out
 
 
-def follow_all(
-    texts: Texts, jobs: Mapping[str, Sequence[Job]], num_marks: int
-) -> dict[str, list[dict[str, Any]]]:
+def follow_all(texts: Texts, jobs: Mapping[str, Sequence[Job]], num_marks: int) -> dict[str, list[dict[str, Any]]]:
     """All chains of all names, as many at a time as there are cores; each has one thread."""
     with ThreadPoolExecutor(available_cores()) as pool:
-        started = {
-            name: [pool.submit(follow, texts, job, num_marks) for job in each] for name, each in jobs.items()
-        }
+        started = {name: [pool.submit(follow, texts, job, num_marks) for job in each] for name, each in jobs.items()}
         return {name: [future.result() for future in each] for name, each in started.items()}
 
 
@@ -162,6 +158,4 @@ def plot_band(axes: Axes, curves: Sequence[dict[str, Any]], x: str, score: str, 
     across = np.mean([curve[x] for curve in curves], axis=0)
     scores = np.array([curve[score] for curve in curves])
     line = axes.plot(across, scores.mean(axis=0), **style)[0]
-    axes.fill_between(
-        across, scores.min(axis=0), scores.max(axis=0), color=line.get_color(), alpha=0.25, linewidth=0
-    )
+    axes.fill_between(across, scores.min(axis=0), scores.max(axis=0), color=line.get_color(), alpha=0.25, linewidth=0)

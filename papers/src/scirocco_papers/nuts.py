@@ -36,9 +36,7 @@ class Nuts:
         Iterations that adapt step size and mass, and iterations that are kept.
     """
 
-    def __init__(
-        self, log_density: LogDensity, start: Params, data: Data, *, num_warmup: int, num_draws: int
-    ):
+    def __init__(self, log_density: LogDensity, start: Params, data: Data, *, num_warmup: int, num_draws: int):
         require("numpyro", "NUTS, the sampler to compare with,")
         from numpyro.infer.hmc import hmc
 

@@ -103,11 +103,7 @@ class Series:
             | {"ok": one.ok, "files": [str(one.record), str(one.picture)]}
             for one in self.done
         }
-        return {
-            "ok": self.ok,
-            "experiments": made,
-            **self._left_out(),
-        }
+        return {"ok": self.ok, "experiments": made, **self._left_out()}
 
     def _left_out(self) -> dict[str, dict[str, str]]:
         return {

@@ -14,9 +14,8 @@ from scirocco.analysis.cost import (
 )
 from scirocco.analysis.diagnosis import Diagnosis, Finding, diagnose
 from scirocco.analysis.diagnosis.noise import NoiseCurve, noise_along
-from scirocco.analysis.distances import ks_dirichlet, sliced_wasserstein, wasserstein
+from scirocco.analysis.distances import kl_knn, ks_dirichlet, sliced_wasserstein, wasserstein
 from scirocco.analysis.loo import LOO, loo
-from scirocco.analysis.neighbours import kl_knn
 from scirocco.analysis.predictive import Checked, PredictiveCheck, predictive_check, prior_draws
 from scirocco.analysis.scores import (
     Bin,
@@ -31,10 +30,10 @@ from scirocco.analysis.scores import (
 )
 from scirocco.analysis.stein import Stein, ksd
 from scirocco.analysis.tuning import tune
-from scirocco.analysis.zero_variance import ZeroVariance, zero_variance
-from scirocco.analysis.zv_theory import Reduction, zv_reduction, zv_reduction_bound
+from scirocco.analysis.zero_variance import Reduction, ZeroVariance, zero_variance, zv_reduction, zv_reduction_bound
 from scirocco.run.certificate import Certificate, certify
-from scirocco.run.choose.tuning import Trial, Tuning
+from scirocco.run.choose.race import Trial
+from scirocco.run.choose.tuning import Tuning
 
 __all__ = [
     "LOO",

@@ -25,7 +25,7 @@ from scirocco.drawing.markup import Html, Section, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, SciroccoWarning
 from scirocco.model import Model, Posterior
 from scirocco.run import sample
-from scirocco.run.rowwise import chosen, in_users_units, log_likelihood_matrix
+from scirocco.run.predicting import chosen, in_users_units, log_likelihood_matrix
 from scirocco.types import Data, Key, Params
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -34,12 +34,12 @@ Simulate = Callable[[Key], tuple[Params, Data]]
 Draw = Callable[[Data, int], Params]
 """From data and a seed to posterior draws, leaves (chain, draw, ...)."""
 
-_MOST_RANKS, _FEWEST_RANKS = 99, 9
+_MOST_RANKS, _FEWEST_RANKS = 99, 9  # draws that a truth is compared with
 _POOR = 0.05
 """Share of the replications whose effective sample size may be below the number of ranks."""
-_LENGTHS = {"num_samples": 250, "num_chains": 4}
-_STARTS = 16
-_ALPHA = 0.01
+_LENGTHS = {"num_samples": 250, "num_chains": 4}  # of runs, by default
+_STARTS = 16  # simulated parameters whose mean is the start
+_ALPHA = 0.01  # p-value times the number of quantities
 _EXPECTED = "`model` must be a sc.Model or another posterior, or a function (data, seed) that returns draws"
 _COMPARED = 1_000
 """Draws of a replication that are compared with the truth."""
@@ -59,8 +59,6 @@ class SBC:
         Nearly independent draws that each truth was compared with.
     p_values
         Of uniformity, one for each quantity, exact.
-    least_ess
-        The smallest effective sample size of each replication.
     failures
         Messages of replications that ended with an error; they have no ranks.
     warned
@@ -71,7 +69,6 @@ class SBC:
     ranks: Array = field(repr=False)
     num_ranks: int
     p_values: Array
-    least_ess: Array = field(repr=False)
     failures: tuple[str, ...] = ()
     warned: Mapping[str, int] = field(default_factory=dict)
 
@@ -95,9 +92,7 @@ class SBC:
         if not wrong:
             least = float(self.p_values.min())
             return f"ranks are uniform as far as {compared} show (smallest p-value of {len(self.names)}: {least:.2g})"
-        named = "; ".join(
-            f"{self.names[k]}: {self.deviation(int(k))} (p = {self.p_values[k]:.1g})" for k in wrong[:5]
-        )
+        named = "; ".join(f"{self.names[k]}: {self.deviation(int(k))} (p = {self.p_values[k]:.1g})" for k in wrong[:5])
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         return f"not calibrated: {named}{more}; {compared}"
 
@@ -282,9 +277,7 @@ def _key(seed: int, number: int) -> Key:
 def _simulated(simulate: Simulate, key: Key) -> tuple[Params, Data]:
     found = simulate(key)
     if not isinstance(found, tuple) or len(found) != 2:
-        raise InvalidTypeError(
-            f"simulate(key) must return a pair (params, data), got {type(found).__name__}."
-        )
+        raise InvalidTypeError(f"simulate(key) must return a pair (params, data), got {type(found).__name__}.")
     return jax.tree.map(jnp.asarray, found[0]), found[1]
 
 
@@ -335,9 +328,7 @@ def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:
             f"simulate(key) returns parameters {_tree.leaf_names(truth)}, but the draws are {_tree.leaf_names(draws)}."
         )
     kept, chains = chosen(draws, _COMPARED), jax.tree.leaves(draws)[0].shape[0]
-    together = jax.tree.map(
-        lambda draw, true: np.concatenate([draw, np.asarray(true)[None]]), kept.params, truth
-    )
+    together = jax.tree.map(lambda draw, true: np.concatenate([draw, np.asarray(true)[None]]), kept.params, truth)
     named = dict(zip(_tree.leaf_names(together), jax.tree.leaves(together), strict=True))
     columns = Columns({name: leaf[None] for name, leaf in named.items()})
     parts, names = [columns.values[0]], list(columns.names)
@@ -348,16 +339,13 @@ def _signs(job: _Job, draws: Params, truth: Params, data: Data) -> _Replication:
     if isinstance(job.model, Model) and not job.model.facts.takes_key:
         direct = in_users_units(job.model, "sc.analysis.sbc")
         sums = sum(
-            part.astype(np.float64).sum(axis=0)
-            for _, part in log_likelihood_matrix(direct, together, as_source(data))
+            part.astype(np.float64).sum(axis=0) for _, part in log_likelihood_matrix(direct, together, as_source(data))
         )
         names, parts = [*names, "log_likelihood"], [*parts, np.asarray(sums)[:, None]]
     values = np.concatenate(parts, axis=1)
     even = (len(values) - 1) % chains == 0  # not if draws were left out
     draws_alone = values[:-1].reshape(chains if even else 1, -1, values.shape[1])
-    return _Replication(
-        tuple(names), np.sign(values[-1] - values[:-1]).astype(np.int8), ess(draws_alone), "", ()
-    )
+    return _Replication(tuple(names), np.sign(values[-1] - values[:-1]).astype(np.int8), ess(draws_alone), "", ())
 
 
 def _ranked(found: list[_Replication], wanted: int, adapt: bool, seed: int) -> SBC:
@@ -382,7 +370,7 @@ def _ranked(found: list[_Replication], wanted: int, adapt: bool, seed: int) -> S
     told: dict[str, int] = {}
     for text in (text for each in found for text in each.warned):
         told[text] = told.get(text, 0) + 1
-    return SBC(good[0].names, ranks, count, p_values, least, failures, told)
+    return SBC(good[0].names, ranks, count, p_values, failures, told)
 
 
 def _rank(signs: Array, count: int, rng: np.random.Generator) -> Array:

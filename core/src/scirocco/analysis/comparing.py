@@ -80,9 +80,7 @@ class Comparison:
     def frame(self) -> Any:
         """The table as a pandas data frame."""
         pandas = require("pandas", "comparison.frame")
-        return pandas.DataFrame(
-            [row[1:] for row in self.table], [row.name for row in self.table], Compared._fields[1:]
-        )
+        return pandas.DataFrame([row[1:] for row in self.table], [row.name for row in self.table], Compared._fields[1:])
 
     def __repr__(self) -> str:
         cells = [list(_HEADS), *map(_cells, self.table)]
@@ -111,22 +109,6 @@ class Comparison:
         body = [tag("tr", *(tag("td", cell, style=right) for cell in _cells(row))) for row in self.table]
         return join([tag("table", head, *body), *(tag("p", text) for text in self.warnings)])
 
-    def plot(self) -> Any:
-        """Differences to the best model with two standard errors, as a matplotlib figure (the extra `plot`)."""
-        figures = require("matplotlib.figure", "comparison.plot()")
-        figure = figures.Figure(figsize=(6.0, 0.8 + 0.4 * len(self.table)), layout="constrained")
-        axes = figure.subplots()
-        places = range(len(self.table))
-        differences = [row.difference for row in self.table]
-        axes.errorbar(
-            differences, places, xerr=[2 * row.difference_error for row in self.table], fmt="o", capsize=3
-        )
-        axes.axvline(0.0, linestyle=":", color="0.5")
-        axes.set_yticks(places, [row.name for row in self.table])
-        axes.invert_yaxis()
-        axes.set_xlabel("difference of the log score, ± 2 standard errors")
-        return figure
-
 
 def compare(
     models: Mapping[str, Any],
@@ -154,7 +136,7 @@ def compare(
     Returns
     -------
     Comparison
-        `table`, `frame`, `words`, `plot()`, and `section()` for reports.
+        `table`, `frame`, `words`, and `section()` for reports.
 
     Examples
     --------

@@ -19,8 +19,7 @@ from scirocco.diagnostics.measures import ess
 from scirocco.diagnostics.pareto import largest_k, psis
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
-from scirocco.run.predicting import DRAWS
-from scirocco.run.rowwise import chosen, draws_of, in_users_units, log_likelihood_matrix, origin_of
+from scirocco.run.predicting import DRAWS, chosen, draws_of, in_users_units, log_likelihood_matrix, origin_of
 from scirocco.types import Data, Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,7 +28,7 @@ _EXACT, _SUBSAMPLE = 20_000, 4_000
 """All rows are weighted up to so many; of more, a random part."""
 _COLUMNS, _TOGETHER = 32, 512
 """Parameters whose effective sample sizes are averaged; rows weighted at once."""
-_FEWEST_ROWS, _FEWEST_DRAWS = 2, 25
+_FEWEST_ROWS, _FEWEST_DRAWS = 2, 25  # 25: psis needs a tail of five
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,7 @@ class LOO:
     @property
     def words(self) -> str:
         """The result in one line."""
-        some = (
-            f"{len(self.rows):,} of {self.num_rows:,} rows"
-            if self.sampling_error
-            else f"{self.num_rows:,} rows"
-        )
+        some = f"{len(self.rows):,} of {self.num_rows:,} rows" if self.sampling_error else f"{self.num_rows:,} rows"
         part = f" (± {self.sampling_error:.2g} from the choice of rows)" if self.sampling_error else ""
         k_hat = f"k-hat up to {self.k_hat.max():.2f}"
         if not self.ok:
@@ -142,8 +137,7 @@ def difference(approximate: Array, rows: Array, each: Array) -> Difference:
     # around the mean, so that large means do not cancel
     centre = estimate / total
     squares = float(
-        np.sum((approximate - centre) ** 2)
-        + total / count * np.sum((each - centre) ** 2 - (there - centre) ** 2)
+        np.sum((approximate - centre) ** 2) + total / count * np.sum((each - centre) ** 2 - (there - centre) ** 2)
     )
     return Difference(estimate, left, squares + left / total)
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from scirocco.analysis.predictive import Checked, PredictiveCheck
     from scirocco.analysis.scores import Calibration
 
-_TAILS = (0.05, 0.95)
-_MOST_CHARTS = 24
+_TAILS = (0.05, 0.95)  # ends of the 90 % intervals
+_MOST_CHARTS = 24  # in a report or figure
 
 
 # -- predictive checks ------------------------------------------------------------------------------------------------
@@ -45,10 +45,7 @@ def _density(check: PredictiveCheck) -> Html:
     middle = 0.5 * (edges[1:] + edges[:-1])
     frame = svg.Frame((edges[0], edges[-1]), svg.extent(observed, high, 0.0))
     words = "density" if check.kind == "continuous" else "root of the frequencies"
-    parts = [
-        svg.bars(frame, edges, observed, "band"),
-        svg.line(frame, middle, simulated.mean(axis=0), "thick c0"),
-    ]
+    parts = [svg.bars(frame, edges, observed, "band"), svg.line(frame, middle, simulated.mean(axis=0), "thick c0")]
     parts += [svg.line(frame, middle, ends, "c0") for ends in (low, high)]
     label = f"Observed (bars) and simulated (mean and 90 %) outcomes, {words}"
     return svg.figure(frame, [svg.axes(frame, "outcome"), *parts], label)
@@ -56,10 +53,8 @@ def _density(check: PredictiveCheck) -> Html:
 
 def _calibrated(found: Calibration) -> Html:
     table = found.table
-    predicted, observed = (
-        np.array([getattr(row, name) for row in table]) for name in ("predicted", "observed")
-    )
-    errors = 2 * np.array([row.standard_error for row in table])
+    predicted, observed, _, errors = np.array(table).T
+    errors = 2 * errors
     frame = svg.Frame((0.0, 1.0), (0.0, 1.0))
     lines = [svg.line(frame, predicted, predicted + sign * errors, "c7") for sign in (-1, 0, 1)]
     parts = [svg.axes(frame, "predicted probability"), *lines, svg.dots(frame, predicted, observed)]
@@ -85,9 +80,7 @@ def check_figure(check: PredictiveCheck) -> Any:
             table = check.calibration.table
             panel.plot([0, 1], [0, 1], linestyle=":", color="0.5")
             errors = [2 * row.standard_error for row in table]
-            panel.errorbar(
-                [row.predicted for row in table], [row.observed for row in table], yerr=errors, fmt="o"
-            )
+            panel.errorbar([row.predicted for row in table], [row.observed for row in table], yerr=errors, fmt="o")
             panel.set(xlabel="predicted probability", ylabel="observed share")
         else:
             _deviations(panel, check.groups)

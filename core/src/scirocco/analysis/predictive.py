@@ -20,18 +20,19 @@ from scirocco.data.sources import check_memory
 from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.checks import asks_for_key, describe
-from scirocco.run.predicting import HostFunction, Job, prepared, values
-from scirocco.run.rowwise import chosen, draws_and_rows, simulator
+from scirocco.run import Run
+from scirocco.run.predicting import HostFunction, RowProgram, chosen, draws_and_rows, prepared, simulator, values
 from scirocco.types import Data, Key, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Statistic = Callable[[Array], Any]
 
-_ROWS, _DRAWS = 10_000, 500
-_TAILS = (0.05, 0.95)
-_ALPHA = 0.01
-_BINS, _MOST_COUNTS, _MOST_GROUPS = 40, 60, 40
+_ROWS, _DRAWS = 10_000, 500  # checked by default
+_TAILS = (0.05, 0.95)  # ends of the 90 % intervals
+_ALPHA = 0.01  # p-value times the number of statistics
+_BINS, _MOST_COUNTS, _MOST_GROUPS = 40, 60, 40  # in a chart
 
+# test statistics by kind of outcome
 CONTINUOUS: dict[str, Statistic] = {
     "mean": np.mean,
     "sd": np.std,
@@ -41,6 +42,7 @@ CONTINUOUS: dict[str, Statistic] = {
     "95 %": lambda y: np.quantile(y, 0.95),
     "largest": np.max,
 }
+# of counts
 COUNTS: dict[str, Statistic] = {
     "mean": np.mean,
     "sd": np.std,
@@ -218,9 +220,7 @@ def predictive_check(
     """
     simulate = simulator(run, simulate, "predictive_check")
     if not isinstance(simulate, HostFunction) and not (callable(simulate) and asks_for_key(simulate)):
-        raise InvalidTypeError(
-            "`simulate` must be a function (params, row, key) that draws the outcome of one row."
-        )
+        raise InvalidTypeError("`simulate` must be a function (params, row, key) that draws the outcome of one row.")
     seed = _checks.positive_int(seed, "seed", minimum=0)
     most = _checks.positive_int(num_rows, "num_rows")
     draws, source = draws_and_rows(run, data, "predictive_check")
@@ -237,17 +237,12 @@ def predictive_check(
     seen = _column(*_seen(run, rows, observed, name), "observed")
     made = _simulated(job, name, few.params, own, few.count, seed)
     kind = _kind(seen, made)
-    chosen_statistics = {
-        **{"continuous": CONTINUOUS, "counts": COUNTS, "binary": BINARY}[kind],
-        **(statistics or {}),
-    }
+    chosen_statistics = {**{"continuous": CONTINUOUS, "counts": COUNTS, "binary": BINARY}[kind], **(statistics or {})}
     found = tuple(_checked(name, statistic, seen, made) for name, statistic in chosen_statistics.items())
     groups = _by_group(seen, made, None if group is None else _labels(rows, group))
     calibrated = calibration(np.clip(made.mean(axis=0), 0.0, 1.0), seen) if kind == "binary" else None
     some = (
-        f"{len(numbers):,} of {source.num_rows:,} rows"
-        if len(numbers) < source.num_rows
-        else f"{len(numbers):,} rows"
+        f"{len(numbers):,} of {source.num_rows:,} rows" if len(numbers) < source.num_rows else f"{len(numbers):,} rows"
     )
     return PredictiveCheck(kind, found, groups, calibrated, seen, made, f"{some}, {few.words}", title)
 
@@ -285,9 +280,7 @@ def _column(rows: Rows, which: str | Callable[[Rows], Any], name: str) -> Array:
         )
     array, count = np.asarray(found), len(jax.tree.leaves(rows)[0])
     if array.shape != (count,):
-        raise InvalidValueError(
-            f"`{name}` must be one number for each of the {count} rows, got shape {array.shape}."
-        )
+        raise InvalidValueError(f"`{name}` must be one number for each of the {count} rows, got shape {array.shape}.")
     return array.astype(np.float64) if array.dtype.kind in "fiub" else array
 
 
@@ -311,7 +304,7 @@ def _seen(
     run: Any, rows: Rows, observed: str | Callable[[Rows], Any] | None, name: str | None
 ) -> tuple[Rows, str | Callable[[Rows], Any]]:
     """The rows, and where in them the outcome is."""
-    model = run.known_model(None) if hasattr(run, "known_model") else None
+    model = run.known_model(None) if isinstance(run, Run) else None
     known = getattr(model, "observed", None)
     if observed is None or observed == name:
         if known is None:
@@ -321,9 +314,7 @@ def _seen(
     return rows, observed
 
 
-def _simulated(
-    job: Job, name: str | None, params: Params, source: ArraySource, count: int, seed: int
-) -> Array:
+def _simulated(job: RowProgram, name: str | None, params: Params, source: ArraySource, count: int, seed: int) -> Array:
     """(draw, row)."""
     out = job.out if name is None else job.out[name]
     if not _tree.is_array(out) or out.shape != ():
@@ -337,9 +328,7 @@ def _simulated(
         made[:, first:stop] = np.asarray(part)[: stop - first].T
     if not np.isfinite(made).all():
         row = int(np.argmax(~np.isfinite(made).all(axis=0)))
-        raise InvalidValueError(
-            f"`simulate` returned NaN or inf for at least one draw at row {row} of those checked."
-        )
+        raise InvalidValueError(f"`simulate` returned NaN or inf for at least one draw at row {row} of those checked.")
     return made
 
 
@@ -391,9 +380,7 @@ def _by_group(seen: Array, made: Array, labels: Array | None) -> tuple[Checked, 
     for k in sorted(order):
         inside = places == k
         name = f"{names[k]:g}" if names.dtype.kind in "fiu" else str(names[k])
-        found.append(
-            _summary(f"group {name} ({sizes[k]:,})", float(seen[inside].mean()), made[:, inside].mean(axis=1))
-        )
+        found.append(_summary(f"group {name} ({sizes[k]:,})", float(seen[inside].mean()), made[:, inside].mean(axis=1)))
     return tuple(found)
 
 

@@ -20,12 +20,12 @@ from scirocco.data import as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.run import Run
-from scirocco.run.rowwise import chosen, draws_of, filled, in_users_units, padded
+from scirocco.run.predicting import chosen, draws_of, filled, in_users_units, padded
 from scirocco.types import Data, Params, PyTree, Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_SUM_TOLERANCE = 1e-4
+_SUM_TOLERANCE = 1e-4  # of probabilities in single precision
 _DRAWS = 64  # draws per call: with 1,024 rows some megabytes for a small model
 
 
@@ -199,9 +199,7 @@ def _predictions(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[A
         )
     if p.ndim == 2 and np.any(np.abs(p.sum(axis=1) - 1.0) > _SUM_TOLERANCE):
         row = int(np.argmax(np.abs(p.sum(axis=1) - 1.0)))
-        raise InvalidValueError(
-            f"each row of `probabilities` must sum to 1; number {row} sums to {p[row].sum():g}."
-        )
+        raise InvalidValueError(f"each row of `probabilities` must sum to 1; number {row} sums to {p[row].sum():g}.")
     return p, _labels(labels, p)
 
 
@@ -223,9 +221,7 @@ def _numbers(values: npt.ArrayLike, name: str) -> Array:
         found = np.asarray(values)
         return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`{name}` must be an array of numbers, got {type(values).__name__}."
-        ) from error
+        raise InvalidTypeError(f"`{name}` must be an array of numbers, got {type(values).__name__}.") from error
 
 
 # -- the log predictive density of a model ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scirocco import _checks
-from scirocco._stein import KERNELS, stein_kernel
+from scirocco._stein import stein_kernel
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,7 +35,6 @@ def ksd(
     draws: npt.ArrayLike,
     gradients: npt.ArrayLike | None = None,
     *,
-    kernel: str = "imq",
     scale: float | None = None,
     unbiased: bool = True,
     standardise: bool = True,
@@ -46,8 +45,8 @@ def ksd(
 
     .. math:: k_0(x, y) = s_x·s_y k + s_x·∇_y k + s_y·∇_x k + \operatorname{tr} ∇_x ∇_y k
 
-    has mean 0 under p in each argument, so that KSD² = E k₀(x, y) is 0 if and only if the draws come from p. With the
-    kernel (c² + |x - y|²)^(-1/2), "imq", it is small only if the draws converge (Gorham & Mackey 2017).
+    has mean 0 under p in each argument, so that KSD² = E k₀(x, y) is 0 if and only if the draws come from p. The kernel
+    is (c² + |x - y|²)^(-1/2), with which it is small only if the draws converge (Gorham & Mackey 2017).
 
     Gradients may be estimates from minibatches: if the errors of different draws are independent, pairs of different
     draws have the right mean. So keep `unbiased=True`; the mean over all pairs, including i = j, is for exact
@@ -60,8 +59,6 @@ def ksd(
     gradients
         ∇ log posterior at the draws, the same shape: `run.gradients` of `sc.sample(..., keep_gradients=True)`. Always
         required.
-    kernel
-        "imq" or "gaussian", exp(-|x - y|²/(2c²)).
     scale
         c; by default the median distance of the draws.
     unbiased
@@ -94,7 +91,6 @@ def ksd(
             "sc.sample(..., keep_gradients=True): ksd(run.draws, run.gradients)."
         )
     x, s = _pairs(draws, gradients)
-    _checks.choice(kernel, "kernel", KERNELS)
     x = x - x.mean(axis=0)
     if standardise:
         spread = x.std(axis=0)
@@ -108,7 +104,7 @@ def ksd(
         rows = slice(first, min(first + _BLOCK, num))
         for begin in range(first, num, _BLOCK):
             columns = slice(begin, min(begin + _BLOCK, num))
-            block = stein_kernel(np, x[rows], s[rows], x[columns], s[columns], c, kernel)
+            block = stein_kernel(np, x[rows], s[rows], x[columns], s[columns], c)
             if begin == first:
                 diagonal += float(np.trace(block))
                 if unbiased:

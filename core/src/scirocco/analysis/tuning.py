@@ -20,20 +20,11 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
 from scirocco.estimators.base import Prepared
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments, run_group, setup
+from scirocco.run import run_group, setup
 from scirocco.run.choose import set_up
 from scirocco.run.choose.methods import default_estimator
-from scirocco.run.choose.tuning import (
-    METHODS,
-    METRICS,
-    NUM_STEPS,
-    WIDTH,
-    Arena,
-    Trial,
-    Tuning,
-    check_over,
-    tune_prepared,
-)
+from scirocco.run.choose.race import WIDTH, Arena, Trial, check_over
+from scirocco.run.choose.tuning import METHODS, METRICS, NUM_STEPS, Tuning, tune_prepared
 from scirocco.run.loop import Start
 from scirocco.samplers import SGLD, Sampler
 from scirocco.samplers.base import is_open
@@ -118,7 +109,7 @@ def tune(
     source = as_source(data, model.facts.groups)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     if sampler is not None:
-        arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
+        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")
     if client is not None:
         shared = {
             "sampler": sampler,
@@ -146,8 +137,7 @@ def tune(
     arenas = [Arena(model, parts, problem.table, start, {})]
     if sizes is not None:
         arenas = [
-            _arena(model, source, params, sampler, _with_size(estimator, size), prepared, seed, key)
-            for size in sizes
+            _arena(model, source, params, sampler, _with_size(estimator, size), prepared, seed, key) for size in sizes
         ]
     return tune_prepared(
         arenas,
@@ -227,9 +217,7 @@ def _tune_on(
         parts = _cut(list(over[name]), len(link.nthreads()))
         jobs = [dict(over) | {name: part} for part in parts]
         if name == "batch_size":  # in a race the largest batch makes `num_steps` steps, and smaller ones more
-            jobs = [
-                job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)
-            ]
+            jobs = [job | {_LONGER: max(over[name]) / max(part)} for job, part in zip(jobs, parts, strict=True)]
         names = [f"the race of {name}={part}" for part in parts]
         double = run_group.double_precision()
         task = partial(_race, model=model, rows=rows, params=on_host, shared=shared, double=double)

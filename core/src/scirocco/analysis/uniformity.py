@@ -15,7 +15,7 @@ from scirocco.errors import InvalidValueError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_HALVINGS = 40
+_HALVINGS = 40  # of the interval that holds the tail probability: to 10⁻¹²
 
 
 class Bands(NamedTuple):
@@ -58,9 +58,7 @@ def p_value(ranks: Array, num_ranks: int) -> float:
     """The probability that uniform ranks are, at their worst point, as improbable as these."""
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not len(ranks) or ranks.min() < 0 or ranks.max() > num_ranks:
-        raise InvalidValueError(
-            f"ranks must be whole numbers from 0 to {num_ranks}, one for each replication."
-        )
+        raise InvalidValueError(f"ranks must be whole numbers from 0 to {num_ranks}, one for each replication.")
     tails = _tails(len(ranks), num_ranks)
     worst = tails[np.arange(num_ranks), counts(ranks, num_ranks)].min()
     # counts whose tail equals the worst one are as improbable, up to rounding; so is half of it, its own tail

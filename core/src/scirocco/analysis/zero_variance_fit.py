@@ -19,14 +19,14 @@ from scirocco.run import Run
 from scirocco.types import Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_FEWEST = 10
+_FEWEST = 10  # draws per chain
 
-RIDGES = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+RIDGES = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # tried, relative to correlations of 1
 _FLOOR = 1e-10  # smaller eigenvalues are rounding: for linearly dependent features float32 gives about 1e-14
-_AS_GOOD, _ROUNDING = 1.01, 1e-10
+_AS_GOOD, _ROUNDING = 1.01, 1e-10  # errors that count as equal: relative, and of the variance of g
 
 
-class Source(NamedTuple):
+class GradientSource(NamedTuple):
     """Draws and gradients, leaves (chain, draw, ...), in memory or on disk."""
 
     draws: PyTree
@@ -96,21 +96,19 @@ def _many(function: Callable[[PyTree], PyTree], draws: PyTree) -> PyTree:
 # -- the inputs ---------------------------------------------------------------------------------------------
 
 
-def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | None) -> Source:
+def source_of(run: Run | tuple[PyTree, PyTree], degree: int, model: Posterior | None) -> GradientSource:
     """The draws and gradients of a run, or of a pair; raises an error if there are none."""
     if model is not None and not isinstance(model, Posterior):
         raise InvalidTypeError(f"`model` must be the sc.Model of the run, got {model!r}.")
     if isinstance(run, tuple) and not _tree.is_named_tuple(run) and len(run) == 2:
-        source = Source(*run, None if model is None else model.unconstrain)
+        source = GradientSource(*run, None if model is None else model.unconstrain)
     elif isinstance(run, Run):
         _refuse_bare(run)
-        source = Source(
+        source = GradientSource(
             run.draws, run.gradients, _unconstrain(run, model) if degree == 2 else None, _temperature(run)
         )
     else:
-        raise InvalidTypeError(
-            f"zero_variance requires a run, or a pair (draws, gradients); got {type(run).__name__}."
-        )
+        raise InvalidTypeError(f"zero_variance requires a run, or a pair (draws, gradients); got {type(run).__name__}.")
     _check_shapes(source)
     if source.num_draws < _FEWEST:
         raise InvalidValueError(
@@ -126,9 +124,7 @@ def _temperature(run: Run) -> float:
     inner = sampler.get("inner") or sampler
     temperature = inner.get("temperature", 1.0)
     if not temperature:
-        raise InvalidValueError(
-            "zero_variance requires draws of a distribution: at temperature 0 there is none."
-        )
+        raise InvalidValueError("zero_variance requires draws of a distribution: at temperature 0 there is none.")
     return float(temperature)
 
 
@@ -147,8 +143,7 @@ def _refuse_bare(run: Run) -> None:
             f"zero_variance requires gradients of a log density, and {kind} has none: use it with runs of sc.Model."
         )
     raise InvalidValueError(
-        "the run has no gradients, which zero_variance requires. Sample again with sc.sample(..., "
-        "keep_gradients=True)."
+        "the run has no gradients, which zero_variance requires. Sample again with sc.sample(..., keep_gradients=True)."
     )
 
 
@@ -167,7 +162,7 @@ def _unconstrain(run: Run, model: Posterior | None) -> Callable[[Params], Params
     return unconstrain
 
 
-def _check_shapes(source: Source) -> None:
+def _check_shapes(source: GradientSource) -> None:
     for tree, name in ((source.draws, "draws"), (source.gradients, "gradients")):
         leaves = jax.tree.leaves(tree)
         if not leaves or any(len(np.shape(leaf)) < 2 for leaf in leaves):
@@ -182,7 +177,7 @@ def _check_shapes(source: Source) -> None:
 # -- the function --------------------------------------------------------------------------------------------
 
 
-class Function:
+class Integrand:
     """g for many draws, as a matrix, and the conversion back to g's own structure."""
 
     def __init__(self, g: Callable[[Params], PyTree] | None, draws: PyTree):
@@ -233,9 +228,7 @@ def _shape_of(g: Callable[[Params], PyTree], draw: PyTree) -> PyTree:
             "written with jax.numpy, without `if` or float() on the parameters."
         ) from error
     leaves = jax.tree.leaves(spec)
-    if not _tree.size(spec) or any(
-        leaf.dtype.kind not in "fiub" and leaf.dtype.name != "bfloat16" for leaf in leaves
-    ):
+    if not _tree.size(spec) or any(leaf.dtype.kind not in "fiub" and leaf.dtype.name != "bfloat16" for leaf in leaves):
         kinds = ", ".join(f"{leaf.dtype} {leaf.shape}" for leaf in leaves) or "nothing"
         raise InvalidValueError(f"`g` must return real numbers (a scalar, an array or a tree), got {kinds}.")
     return spec
@@ -278,7 +271,7 @@ def uncentred(coefficients: Array, centre: Array) -> Array:
     return out
 
 
-class Sums(NamedTuple):
+class FeatureSums(NamedTuple):
     """Moments of features z and outputs g, about a point near their means."""
 
     num: float
@@ -291,16 +284,16 @@ class Sums(NamedTuple):
     """Second moments of each output alone."""
 
     @classmethod
-    def of(cls, z: Array, g: Array) -> Sums:
+    def of(cls, z: Array, g: Array) -> FeatureSums:
         """The moments of these rows."""
         return cls(float(len(z)), z.sum(axis=0), g.sum(axis=0), z.T @ z, z.T @ g, (g * g).sum(axis=0))
 
-    def plus(self, other: Sums, sign: float = 1.0) -> Sums:
+    def plus(self, other: FeatureSums, sign: float = 1.0) -> FeatureSums:
         """Both together (sign -1: the rows of `other` left out)."""
         arrays = (a + sign * b for a, b in zip(self[1:], other[1:], strict=True))
-        return Sums(self.num + sign * other.num, *arrays)
+        return FeatureSums(self.num + sign * other.num, *arrays)
 
-    def add(self, other: Sums) -> Sums:
+    def add(self, other: FeatureSums) -> FeatureSums:
         """Both together, in place where it saves a large matrix."""
         for mine, theirs in zip(self[1:], other[1:], strict=True):
             np.add(mine, theirs, out=mine)
@@ -320,10 +313,10 @@ class Sums(NamedTuple):
         return self.z / self.num, self.g / self.num
 
 
-class Regression:
+class FeatureRegression:
     """Regression of g on standardised z, for any ridge."""
 
-    def __init__(self, sums: Sums):
+    def __init__(self, sums: FeatureSums):
         self._means = sums.means
         zz, zg, _ = sums.about(*self._means)
         spread = np.sqrt(np.maximum(np.diag(zz), 0.0))
@@ -338,14 +331,14 @@ class Regression:
         found = cho_solve(cho_factor(matrix, lower=True, overwrite_a=True), self._cross)
         return np.asarray(-found / self._scale[:, None])
 
-    def errors(self, other: Sums, ridges: tuple[float, ...]) -> Array:
+    def errors(self, other: FeatureSums, ridges: tuple[float, ...]) -> Array:
         """Mean squares of g + aᵀz about its mean here, over the rows of `other`: (ridge, output)."""
         zz, zg, gg = other.about(*self._means)
         tried = (self.coefficients(ridge) for ridge in ridges)
         return np.maximum([gg + (a * (2.0 * zg + zz @ a)).sum(axis=0) for a in tried], 0.0)
 
 
-class Fit(NamedTuple):
+class FittedFeatures(NamedTuple):
     """Coefficients of all draws, those of each fold (from the draws outside it), and the ridge."""
 
     coefficients: Array
@@ -353,20 +346,22 @@ class Fit(NamedTuple):
     ridge: float
 
 
-def fit(folds: list[Sums], ridge: float | None) -> Fit:
+def fit(folds: list[FeatureSums], ridge: float | None) -> FittedFeatures:
     """Choose the smallest ridge that predicts the held-out folds about as well as the best one."""
     total = folds[0]
     for fold in folds[1:]:
         total = total.plus(fold)
-    others = [Regression(total.plus(fold, -1.0)) for fold in folds]
+    others = [FeatureRegression(total.plus(fold, -1.0)) for fold in folds]
     if ridge is None:
         few = total.num - max(fold.num for fold in folds) <= len(total.z)
         ridge = _choose(total, folds, others, RIDGES[1:] if few else RIDGES)
     outside = [regression.coefficients(ridge) for regression in others]
-    return Fit(Regression(total).coefficients(ridge), outside, ridge)
+    return FittedFeatures(FeatureRegression(total).coefficients(ridge), outside, ridge)
 
 
-def _choose(total: Sums, folds: list[Sums], others: list[Regression], ridges: tuple[float, ...]) -> float:
+def _choose(
+    total: FeatureSums, folds: list[FeatureSums], others: list[FeatureRegression], ridges: tuple[float, ...]
+) -> float:
     variance = total.about(*total.means)[2]
     unit = np.where(variance > 0, variance, 1.0)
     squares = [other.errors(fold, ridges) for other, fold in zip(others, folds, strict=True)]

@@ -15,7 +15,7 @@ from scirocco.model.groups import MOST_LOCAL
 from scirocco.transforms import Transform
 from scirocco.types import Array, Data, Params
 
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # of two densities: single precision loses about three digits of large sums
 
 
 class ConvertedModel(NamedTuple):
@@ -27,7 +27,7 @@ class ConvertedModel(NamedTuple):
     """A starting point, by name of the variable, in the units of the model."""
 
 
-class Local(NamedTuple):
+class LocalVariable(NamedTuple):
     """A latent variable with a value for every row, or for every group of rows."""
 
     start: Array
@@ -43,12 +43,12 @@ class Local(NamedTuple):
         return places if self.transform is None else jax.vmap(self.transform.forward)(places)
 
 
-def placed(local: Params, found: Mapping[str, Local]) -> Params:
+def placed(local: Params, found: Mapping[str, LocalVariable]) -> Params:
     """Values with leaves (row, ...), with the rows along the axis that the model has them on."""
     return {name: jnp.moveaxis(value, 0, found[name].axis) for name, value in local.items()}
 
 
-def check_size(found: Mapping[str, Local], unit: str) -> None:
+def check_size(found: Mapping[str, LocalVariable], unit: str) -> None:
     """Raise an error if there are too many numbers for each `unit` to integrate over."""
     sizes = {
         name: int(np.size(each.start if each.transform is None else each.transform.inverse(each.start)))
@@ -65,3 +65,8 @@ def check_size(found: Mapping[str, Local], unit: str) -> None:
 def close(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> bool:
     """Whether two log densities agree to single precision, relative to the terms they are sums of."""
     return bool(np.all((np.abs(a - b) <= _TOLERANCE * (1.0 + size)) | (a == b) | (np.isnan(a) & np.isnan(b))))
+
+
+def said(error: Exception) -> str:
+    """The class of an error, and the first line of what it said."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from scirocco import transforms as _transforms
 from scirocco._extras import require
-from scirocco.bridges._common import Local, check_size, placed
+from scirocco.bridges._common import LocalVariable, check_size, placed, said
 from scirocco.data import ArraySource
 from scirocco.errors import InvalidValueError
 from scirocco.model.checks import used_inputs
@@ -23,7 +23,7 @@ from scirocco.types import Array, Key, Params, Rows
 PURPOSE = "sc.from_numpyro"
 Site = Mapping[str, Any]
 Trace = Mapping[str, Site]
-_START_RADIUS = 0.1
+_START_RADIUS = 0.1  # on the real line: from NumPyro's own, 2, sums over many rows are far from any mode
 Bounds = tuple[Any, Any]
 Strategy = Callable[[Site], Any]
 """How NumPyro chooses the value that a latent site starts with."""
@@ -38,7 +38,7 @@ class Reader:
         self.model, self.args, self.kwargs, self.seed = model, args, kwargs, seed
         self.plates: frozenset[str] = frozenset()
         """The plates over the data, once known, ..."""
-        self.locals: dict[str, Local] = {}
+        self.locals: dict[str, LocalVariable] = {}
         """... and the latent sites in them."""
 
     def arguments(self, rows: Rows) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -105,11 +105,7 @@ class Reader:
     def deterministic(self, params: Params, rows: Rows) -> dict[str, Array]:
         """The deterministic sites; those that `numpyro.handlers.reparam` replaced are among them."""
         trace = self.trace_at(rows, params)
-        return {
-            name: jnp.asarray(site["value"])
-            for name, site in trace.items()
-            if site["type"] == "deterministic"
-        }
+        return {name: jnp.asarray(site["value"]) for name, site in trace.items() if site["type"] == "deterministic"}
 
     def simulate(self, params: Params, row: Rows, key: Key) -> dict[str, Array]:
         """New values of the observed sites of a row, by name; latent sites of the row are drawn, too."""
@@ -140,9 +136,7 @@ class Reader:
             return require("numpyro.infer.util", PURPOSE).log_density(self.whole(), args, kwargs, params)[0]
 
 
-def find_derived(
-    reader: Reader, source: ArraySource, params: Params
-) -> Callable[[Params], dict[str, Array]] | None:
+def find_derived(reader: Reader, source: ArraySource, params: Params) -> Callable[[Params], dict[str, Array]] | None:
     """The deterministic sites that do not depend on the rows, as a function of the parameters; None without any."""
     one, two = source.read(0, 1), source.read(0, min(2, source.num_rows))
     shapes, others = (jax.eval_shape(reader.deterministic, params, rows) for rows in (one, two))
@@ -184,7 +178,7 @@ def _log_prob(site: Site) -> Array:
 # -- latent sites and their transforms -----------------------------------------------------------------------
 
 
-class Look(NamedTuple):
+class FirstLook(NamedTuple):
     """Results of running the model on a few rows."""
 
     trace: Trace
@@ -216,7 +210,7 @@ def find_latents(
         frame, name = frame_of(site, reader.plates), site["name"]
         if frame is not None:
             axis = frame.dim - site["fn"].event_dim
-            reader.locals[name] = Local(jnp.take(start.pop(name), 0, axis), supports.pop(name), axis)
+            reader.locals[name] = LocalVariable(jnp.take(start.pop(name), 0, axis), supports.pop(name), axis)
     check_size(reader.locals, "row")
     if not supports:
         raise InvalidValueError(
@@ -226,11 +220,7 @@ def find_latents(
 
 
 def _try(
-    function: Callable[[Reader, Rows, Strategy], T],
-    reader: Reader,
-    source: ArraySource,
-    count: int,
-    strategy: Strategy,
+    function: Callable[[Reader, Rows, Strategy], T], reader: Reader, source: ArraySource, count: int, strategy: Strategy
 ) -> T:
     try:
         return function(reader, source.read(0, count), strategy)
@@ -238,7 +228,7 @@ def _try(
         raise failure(f"called with {count} of the {source.num_rows} rows", error) from error
 
 
-def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
+def _look(reader: Reader, rows: Rows, strategy: Strategy) -> FirstLook:
     """Run the model for two keys, compiled: without compilation it would be many times slower."""
     seen: list[Trace] = []
 
@@ -250,7 +240,7 @@ def _look(reader: Reader, rows: Rows, strategy: Strategy) -> Look:
         return starts, {site["name"]: _bounds(_support(site)) for site in latents}
 
     starts, bounds = zip(*(run(key) for key in jax.random.split(jax.random.key(reader.seed))), strict=True)
-    return Look(seen[0], list(starts), list(bounds))
+    return FirstLook(seen[0], list(starts), list(bounds))
 
 
 def _sizes_only(reader: Reader, rows: Rows, strategy: Strategy) -> dict[str, int]:
@@ -271,11 +261,10 @@ def _latents(trace: Trace) -> list[Site]:
 
 def failure(when: str, error: Exception) -> InvalidValueError:
     """The error for an exception in the user's model: when it failed, and the usual reason."""
-    said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return InvalidValueError(
-        f"the NumPyro model failed when {when}: {said} It is called with minibatches inside compiled code, so all its "
-        "shapes must depend on the data, e.g. numpyro.plate('data', X.shape[0]); pass what has one row per datum in "
-        "`data` and everything else as further arguments."
+        f"the NumPyro model failed when {when}: {said(error)} It is called with minibatches inside compiled code, so "
+        "all its shapes must depend on the data, e.g. numpyro.plate('data', X.shape[0]); pass what has one row per "
+        "datum in `data` and everything else as further arguments."
     )
 
 
@@ -374,9 +363,7 @@ def _transform(site: Site, bounds: dict[str, Bounds], others: dict[str, Bounds])
             "bounded and ordered sites, simplexes and Cholesky factors of correlation matrices; write it as a function "
             "of these (e.g. by numpyro.infer.reparam)."
         )
-    low, high = (
-        _bound(site["name"], *pair) for pair in zip(bounds[site["name"]], others[site["name"]], strict=True)
-    )
+    low, high = (_bound(site["name"], *pair) for pair in zip(bounds[site["name"]], others[site["name"]], strict=True))
     return _transforms.Bounded(low, high)
 
 

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.bridges._pymc_graph import Leaf, Terms, empty_leaves, find_leaves, fold
+from scirocco.bridges._common import said
+from scirocco.bridges._pymc_graph import RowLeaf, Terms, empty_leaves, find_leaves, fold
 from scirocco.bridges._pymc_walk import PURPOSE, Variable, compiled, copy, inputs_of
 from scirocco.errors import InvalidValueError
 from scirocco.run.predicting import HostFunction
 from scirocco.types import Params, Rows
 
 
-class Groups(NamedTuple):
-    """Groups of rows whose variables are integrated out; new observations draw them again."""
+class DrawnGroups(NamedTuple):
+    """DrawnGroups of rows whose variables are integrated out; new observations draw them again."""
 
     column: str
     """The column of the data with the label of each row's group, ..."""
@@ -38,7 +39,7 @@ class Forward(HostFunction):
         values: Mapping[str, Variable],
         drawn: Mapping[str, Variable],
         seen: Mapping[str, Variable],
-        leaves: Sequence[Leaf],
+        leaves: Sequence[RowLeaf],
         fixed: Mapping[str, np.ndarray],
         num_rows: int,
         of_groups: frozenset[Variable],
@@ -84,10 +85,9 @@ class Forward(HostFunction):
         return self.__dict__ | {"_functions": {}}
 
     def _failure(self, error: Exception) -> InvalidValueError:
-        said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return InvalidValueError(
-            f"PyMC could not draw {', '.join(f'`{name}`' for name in self.drawn)} for some of the rows: {said} Pass a "
-            "function simulate(params, row, key) that draws the outcome of one row."
+            f"PyMC could not draw {', '.join(f'`{name}`' for name in self.drawn)} for some of the rows: {said(error)} "
+            "Pass a function simulate(params, row, key) that draws the outcome of one row."
         )
 
     def _columns(self, rows: Rows, length: int) -> list[np.ndarray]:
@@ -127,13 +127,9 @@ class Forward(HostFunction):
                 shape = [size for axis, size in enumerate(leaf.variable.type.shape) if axis != leaf.axis]
                 own = tensor.TensorType(leaf.variable.dtype, shape=(length, *shape))
                 placed[leaf.variable] = tensor.moveaxis(inputs.setdefault(leaf.name, own()), 0, leaf.axis)
-            outputs = copy(
-                list((self.drawn if drawing else self.seen).values()), placed, {self.num_rows: length}
-            )
+            outputs = copy(list((self.drawn if drawing else self.seen).values()), placed, {self.num_rows: length})
             first = [*self.values.values(), *inputs.values()] if drawing else [*inputs.values()]
-            self._functions[drawing, length] = compiled(
-                [*first, *(self.generators if drawing else ())], outputs
-            )
+            self._functions[drawing, length] = compiled([*first, *(self.generators if drawing else ())], outputs)
         return self._functions[drawing, length]
 
 
@@ -143,7 +139,7 @@ def find_forward(
     terms: Terms,
     data: Mapping[str, np.ndarray],
     num_rows: int,
-    groups: Groups | None = None,
+    groups: DrawnGroups | None = None,
 ) -> Forward | None:
     """How new observations of the rows are drawn, given the values of these variables; None if it is not known."""
     observed = [rv for rv in model.observed_RVs if rv.name in terms.rows]
@@ -155,9 +151,7 @@ def find_forward(
     shared = () if groups is None else (each for rv in free for each in inputs_of(rv.owner.inputs))
     kept = {rv: values[rv.name] for rv in model.free_RVs if rv.name in values}
     outputs = fold(copy([*observed, *(model.rvs_to_values[rv] for rv in observed)], kept))
-    generators = {
-        each: each.type() for each in inputs_of(outputs) if isinstance(each.type, tensor.RandomType)
-    }
+    generators = {each: each.type() for each in inputs_of(outputs) if isinstance(each.type, tensor.RandomType)}
     of_groups = frozenset(generators[each] for each in shared if each in generators)
     outputs = copy(outputs, generators)
     leaves, arrays = find_leaves(outputs, num_rows)
@@ -172,9 +166,7 @@ def find_forward(
             fixed[renamed[name]] = array[:1].copy()
     leaves = [leaf._replace(name=renamed[leaf.name]) for leaf in leaves]
     outputs, leaves = empty_leaves(outputs, leaves)
-    drawn, seen = (
-        dict(zip(names, part, strict=True)) for part in (outputs[: len(names)], outputs[len(names) :])
-    )
+    drawn, seen = (dict(zip(names, part, strict=True)) for part in (outputs[: len(names)], outputs[len(names) :]))
     labels = None if groups is None else (groups.column, groups.labels)
     return Forward(values, drawn, seen, leaves, fixed, num_rows, of_groups, labels)
 

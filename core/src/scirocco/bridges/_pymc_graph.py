@@ -10,8 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +31,7 @@ from scirocco.bridges._pymc_walk import (
     is_indexing,
     toposort,
 )
+from scirocco.transforms import Transform
 from scirocco.types import Array, Params, Rows
 
 UNNAMED = "constant_"
@@ -37,7 +40,7 @@ _ROWWISE = ("Elemwise", "DimShuffle", "Alloc")
 """Operations on data that can be left to each batch; the others are evaluated once, on all rows."""
 
 
-class Leaf(NamedTuple):
+class RowLeaf(NamedTuple):
     """A constant or shared variable of the graph with one entry per observation."""
 
     variable: Variable
@@ -67,7 +70,7 @@ class Terms(NamedTuple):
     """All others."""
 
 
-class Graph:
+class TermGraph:
     """The terms of a model, for batches of any length. It refers to no data: see `split`.
 
     With a grouping, it is the model of one group and of one of its rows: the axis of the groups has the length 1.
@@ -77,14 +80,14 @@ class Graph:
         self,
         values: Mapping[str, Variable],
         rows: Mapping[str, Variable],
-        leaves: Sequence[Leaf],
+        leaves: Sequence[RowLeaf],
         columns: Mapping[str, tuple[str, tuple[int, ...]]],
         num_rows: int,
         grouping: Grouping | None = None,
     ):
         self.values, self.rows, self.leaves = dict(values), dict(rows), list(leaves)
         self.columns, self.num_rows, self.grouping = dict(columns), num_rows, grouping
-        self._for_length: dict[int, Function] = {}
+        self._for_length: dict[int, GraphFunction] = {}
 
     def rowwise(self, params: Params, rows: Rows) -> dict[str, Array]:
         """Every term of each row, by name; axes other than the first are summed."""
@@ -103,7 +106,7 @@ class Graph:
         """The values of the free variables in the order of the inputs of the functions."""
         return [params[name] for name in self.values]
 
-    def _function(self, length: int) -> Function:
+    def _function(self, length: int) -> GraphFunction:
         tensor = require("pytensor.tensor", PURPOSE)
         inputs = {
             name: tensor.TensorType(dtype, shape=(length, *shape))(name)
@@ -121,7 +124,7 @@ class Graph:
             placed |= {self.values[name]: values[name] for name in self.grouping.axes}
             index = frozenset(leaf.variable for leaf in self.leaves if leaf.name == self.grouping.by)
         outputs = copy(list(self.rows.values()), placed, lengths, index)
-        return Function([*values.values(), *inputs.values()], outputs)
+        return GraphFunction([*values.values(), *inputs.values()], outputs)
 
 
 def of_one_group(values: Mapping[str, Variable], grouping: Grouping) -> dict[str, Variable]:
@@ -137,7 +140,7 @@ def of_one_group(values: Mapping[str, Variable], grouping: Grouping) -> dict[str
 
 def split(
     values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
-) -> tuple[Graph, dict[str, np.ndarray]]:
+) -> tuple[TermGraph, dict[str, np.ndarray]]:
     """The terms of rows without their data, and the data, with the rows along the first axis."""
     folded = fold(list(terms.values()))
     leaves, data = find_leaves(folded, num_rows)
@@ -150,7 +153,7 @@ def split_groups(
     num_rows: int,
     grouping: Grouping,
     index: np.ndarray | None,
-) -> tuple[Graph, dict[str, np.ndarray]]:
+) -> tuple[TermGraph, dict[str, np.ndarray]]:
     """The same for one group; data of groups become columns of their rows.
 
     `index` has the numbers of the rows' groups, as they are used in the terms.
@@ -174,18 +177,18 @@ def split_groups(
 def _emptied(
     values: Mapping[str, Variable],
     terms: Mapping[str, Variable],
-    leaves: Sequence[Leaf],
+    leaves: Sequence[RowLeaf],
     data: Mapping[str, np.ndarray],
     num_rows: int,
     grouping: Grouping | None,
-) -> Graph:
+) -> TermGraph:
     outputs, empty = empty_leaves(list(terms.values()), leaves)
     rows = dict(zip(terms, outputs, strict=True))
     columns = {name: (str(array.dtype), array.shape[1:]) for name, array in data.items()}
-    return Graph(values, rows, empty, columns, num_rows, grouping)
+    return TermGraph(values, rows, empty, columns, num_rows, grouping)
 
 
-def empty_leaves(outputs: Sequence[Variable], leaves: Sequence[Leaf]) -> tuple[list[Variable], list[Leaf]]:
+def empty_leaves(outputs: Sequence[Variable], leaves: Sequence[RowLeaf]) -> tuple[list[Variable], list[RowLeaf]]:
     """The graph with free inputs in place of its data."""
     empty = [leaf._replace(variable=leaf.variable.type()) for leaf in leaves]
     placed = {leaf.variable: place.variable for leaf, place in zip(leaves, empty, strict=True)}
@@ -194,23 +197,21 @@ def empty_leaves(outputs: Sequence[Variable], leaves: Sequence[Leaf]) -> tuple[l
 
 def all_rows(
     values: Mapping[str, Variable], terms: Mapping[str, Variable], num_rows: int
-) -> tuple[Function, list[np.ndarray]]:
+) -> tuple[GraphFunction, list[np.ndarray]]:
     """PyMC's graph of all observations as it is, as a function of values and data, and the data."""
     leaves, arrays = find_leaves(list(terms.values()), num_rows)
     inputs = {leaf.variable: leaf.variable.type() for leaf in leaves}
-    function = Function([*values.values(), *inputs.values()], copy(list(terms.values()), inputs))
+    function = GraphFunction([*values.values(), *inputs.values()], copy(list(terms.values()), inputs))
     return function, [np.moveaxis(arrays[leaf.name], 0, leaf.axis) for leaf in leaves]
 
 
-def whole(
-    values: Mapping[str, Variable], variables: Mapping[str, Variable]
-) -> Callable[[Params], dict[str, Array]]:
+def whole(values: Mapping[str, Variable], variables: Mapping[str, Variable]) -> Callable[[Params], dict[str, Array]]:
     """Variables that depend on no row, as a function of the parameters."""
-    names, function = list(variables), Function(values.values(), variables.values())
+    names, function = list(variables), GraphFunction(values.values(), variables.values())
     return lambda params: dict(zip(names, function(*(params[name] for name in values)), strict=True))
 
 
-# -- PyTensor and JAX --------------------------------------------------------------------------------------------
+# -- PyTensor and JAX --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -222,7 +223,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-class Function:
+class GraphFunction:
     """A graph as a function for JAX; it is translated when it is first called, and pickled as a graph."""
 
     def __init__(self, inputs: Iterable[Variable], outputs: Iterable[Variable]):
@@ -247,9 +248,9 @@ class Function:
             return linked.get_jaxified_graph(inputs=self.inputs, outputs=self.outputs)
 
 
-def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf], dict[str, np.ndarray]]:
+def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[RowLeaf], dict[str, np.ndarray]]:
     """The data of the rows in a graph, and their arrays by name, with the rows along the first axis."""
-    leaves: list[Leaf] = []
+    leaves: list[RowLeaf] = []
     arrays: dict[str, np.ndarray] = {}
     named_first = sorted(inputs_of(outputs), key=lambda each: (each.name is None, str(each.name)))
     for variable in named_first:
@@ -263,7 +264,7 @@ def find_leaves(outputs: Sequence[Variable], num_rows: int) -> tuple[list[Leaf],
             name = variable.name or f"{UNNAMED}{len(arrays)}"
             name = name if name not in arrays else f"{name}_{len(arrays)}"
             arrays[name] = array
-        leaves.append(Leaf(variable, name, axis))
+        leaves.append(RowLeaf(variable, name, axis))
     return leaves, arrays
 
 
@@ -294,7 +295,7 @@ def fold(outputs: Sequence[Variable]) -> list[Variable]:
     return copy(outputs, memo)
 
 
-def indexed_by_rows(graph: Graph) -> dict[str, str]:
+def indexed_by_rows(graph: TermGraph) -> dict[str, str]:
     """The free variables of which each row uses the entries of its group, with the name of the index."""
     names = {leaf.variable: leaf.name for leaf in graph.leaves}
     found = {}
@@ -304,3 +305,83 @@ def indexed_by_rows(graph: Graph) -> dict[str, str]:
             base = inputs_of(node.inputs[:1])
             found.update({name: index[0] for name, value in graph.values.items() if index and value in base})
     return found
+
+
+# -- PyMC's transforms to the real line, as `sc.transforms` ------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PymcTransform(Transform):
+    """A transform of PyMC; it may depend on other variables, as the bounds of pm.Uniform("u", 0, top)."""
+
+    name: str
+    maps: tuple[Callable[..., Sequence[Array]], ...] = field(repr=False)
+    """To the user's units, back, and the log-Jacobian: functions of the value and of the variables in `depends_on`."""
+    depends_on: tuple[str, ...] = ()
+    others: tuple[Any, ...] = field(default=(), repr=False)
+    axis: int | None = None
+    """For the value of one group: the axis of the groups, which it does not have."""
+
+    @property
+    def domain(self) -> str:  # type: ignore[override]
+        """A description of the set, for messages."""
+        return f"the support of the variable; PyMC's transform is {self.name}"
+
+    @property
+    def functions(self) -> tuple[Callable[[Params], Any], ...]:
+        """The other variables."""
+        return tuple(map(itemgetter, self.depends_on))
+
+    def at(self, params: Params) -> Self:
+        """With these values of the other variables."""
+        return replace(self, others=tuple(params[name] for name in self.depends_on))
+
+    def forward(self, u: Array) -> Array:
+        """To the user's units (`backward` in PyMC)."""
+        return self._mapped(0, u)
+
+    def inverse(self, x: Array) -> Array:
+        """To the real line."""
+        return self._mapped(1, x)
+
+    def log_det(self, u: Array) -> Array:
+        """PyMC's log-Jacobian."""
+        u = u if self.axis is None else jnp.expand_dims(u, self.axis)
+        return jnp.sum(self.maps[2](u, *self.others)[0])
+
+    def _mapped(self, way: int, x: Array) -> Array:
+        if self.axis is None:
+            return self.maps[way](x, *self.others)[0]
+        return jnp.squeeze(self.maps[way](jnp.expand_dims(x, self.axis), *self.others)[0], self.axis)
+
+    def contains(self, x: Array) -> Array:
+        """The way to the real line and back exists."""
+        u = self.inverse(x)
+        return jnp.all(jnp.isfinite(u)) & jnp.allclose(self.forward(u), x, rtol=1e-3, atol=1e-3)
+
+
+def find_transform(
+    model: Any, rv: Variable, values: Mapping[str, Variable], grouping: Grouping | None = None
+) -> PymcTransform | None:
+    """PyMC's transform of a free variable, or of the value of one group; None where it has none."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return None
+    real, value = model.rvs_to_values[rv].type(), values[rv.name].type()
+    graphs = [
+        transform.backward(real, *rv.owner.inputs),
+        transform.forward(value, *rv.owner.inputs),
+        transform.log_jac_det(real, *rv.owner.inputs),
+    ]
+    graphs = copy(graphs, {other: values[other.name] for other in model.free_RVs})
+    axis = None
+    if grouping is not None:
+        axis, ends = grouping.axes[rv.name], (real, value)
+        one, also = (of_one_group({rv.name: end}, grouping)[rv.name] for end in ends)
+        graphs = copy(graphs, {real: one, value: also}, {grouping.size: 1})
+        real, value = one, also
+    needed = inputs_of(graphs)
+    others = tuple(name for name, other in values.items() if other in needed)
+    inputs = [[start, *(values[name] for name in others)] for start in (real, value, real)]
+    maps = tuple(GraphFunction(given, [graph]) for given, graph in zip(inputs, graphs, strict=True))
+    return PymcTransform(type(transform).__name__, maps, others, axis=axis)

@@ -14,33 +14,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.bridges._common import ConvertedModel, Local, check_size, close
-from scirocco.bridges._pymc_forward import Groups, find_forward
+from scirocco.bridges._common import ConvertedModel, LocalVariable, check_size, close, said
+from scirocco.bridges._pymc_forward import DrawnGroups, find_forward
 from scirocco.bridges._pymc_graph import (
     UNNAMED,
-    Function,
-    Graph,
+    GraphFunction,
     Grouping,
+    TermGraph,
     Terms,
     all_rows,
     find_leaves,
+    find_transform,
     indexed_by_rows,
     split_groups,
     whole,
 )
-from scirocco.bridges._pymc_transforms import find_transform
 from scirocco.bridges._pymc_walk import Variable, inputs_of
 from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
 from scirocco.types import Array, Params, Rows
 
 _SHARE = "share_of_group"
-_PROBES = 8
+_PROBES = 8  # rows that are compared with PyMC's density
 
 
-def find_grouping(
-    graph: Graph, data: Mapping[str, np.ndarray], params: Params, max_groups: int
-) -> Grouping | None:
+def find_grouping(graph: TermGraph, data: Mapping[str, np.ndarray], params: Params, max_groups: int) -> Grouping | None:
     """The groups whose variables are integrated out: those of the only index with more than `max_groups` of them."""
     found: dict[str, tuple[int, str]] = {}
     for name, index in indexed_by_rows(graph).items():
@@ -49,9 +47,7 @@ def find_grouping(
             found[index] = min((min(lengths), name), found.get(index, (min(lengths), name)))
     large = {index: (size, name) for index, (size, name) in found.items() if size > max_groups}
     if len(large) > 1:
-        named = ", ".join(
-            f"`{name}` for {size:,} (indexed by `{index}`)" for index, (size, name) in large.items()
-        )
+        named = ", ".join(f"`{name}` for {size:,} (indexed by `{index}`)" for index, (size, name) in large.items())
         raise InvalidValueError(
             f"several variables have values for more than max_groups={max_groups:,} groups of rows: {named}. The "
             "values for one kind of groups can be integrated out, the others must be parameters: raise `max_groups` "
@@ -60,7 +56,7 @@ def find_grouping(
     return next((_grouping(size, index, params) for index, (size, _) in large.items()), None)
 
 
-def rows_as_groups(graph: Graph, params: Params) -> Grouping | None:
+def rows_as_groups(graph: TermGraph, params: Params) -> Grouping | None:
     """Every row as a group, if there are variables with a value for each."""
     found = _grouping(graph.num_rows, None, params)
     return found if found.axes else None
@@ -74,7 +70,7 @@ def _grouping(size: int, index: str | None, params: Params) -> Grouping:
 class OneGroup:
     """The terms and deterministic variables of a model for one group and one of its rows. It refers to no data."""
 
-    def __init__(self, graph: Graph, rows: Iterable[str], found: dict[str, Local], has_data: bool):
+    def __init__(self, graph: TermGraph, rows: Iterable[str], found: dict[str, LocalVariable], has_data: bool):
         self.graph, self.rows, self.locals = graph, tuple(rows), found
         self.has_data = has_data
         """Whether the priors use data of the groups."""
@@ -94,9 +90,7 @@ class OneGroup:
         """The log density of the variables of the group, unless the rows have it."""
         if self.has_data:
             return jnp.zeros(())
-        blank = {
-            name: np.zeros(shape, dtype) for name, (dtype, shape) in self.graph.columns.items()
-        }  # not used
+        blank = {name: np.zeros(shape, dtype) for name, (dtype, shape) in self.graph.columns.items()}  # not used
         return self._prior(self(params, local, blank))
 
     def _prior(self, found: Mapping[str, Array]) -> Array:
@@ -109,7 +103,7 @@ def _prior(name: str) -> str:
 
 def _local(
     model: Any, rv: Variable, values: Mapping[str, Variable], grouping: Grouping, params: Params
-) -> Local:
+) -> LocalVariable:
     transform, axis = find_transform(model, rv, values, grouping), grouping.axes[rv.name]
     if transform is not None and transform.depends_on:
         raise refused(
@@ -117,7 +111,7 @@ def _local(
             grouping,
             f"its bounds depend on `{transform.depends_on[0]}`: give it fixed bounds, and rescale it in the model",
         )
-    return Local(jnp.take(params[rv.name], 0, axis), transform, axis)
+    return LocalVariable(jnp.take(params[rv.name], 0, axis), transform, axis)
 
 
 def refused(names: Iterable[str], grouping: Grouping, why: str) -> InvalidValueError:
@@ -164,11 +158,7 @@ def convert(
     everything = {**terms.rows, **priors, **{name: own[name] for name in axes}}
     graph, data = split_groups(values, everything, num_rows, grouping, index)
     codes = np.arange(num_rows) if index is None else index.astype(np.int64) % grouping.size
-    found = {
-        rv.name: _local(model, rv, values, grouping, params)
-        for rv in model.free_RVs
-        if rv.name in grouping.axes
-    }
+    found = {rv.name: _local(model, rv, values, grouping, params) for rv in model.free_RVs if rv.name in grouping.axes}
     check_size(found, "row" if grouping.by is None else "group")
     has_data = any(find_leaves(list(priors.values()), size)[0] for size in (num_rows, grouping.size))
     group = OneGroup(graph, terms.rows, found, has_data)
@@ -176,16 +166,14 @@ def convert(
     kept = _check(group, grouping, (data, codes), original, plain, position, axes, seed)
     name, labels = _labels(model, grouping, data)
     rest = {key: each for key, each in values.items() if key not in grouping.axes}
-    groups = None if index is None else Groups(name, labels, index)
+    groups = None if index is None else DrawnGroups(name, labels, index)
     forward = find_forward(model, rest, terms, data, num_rows, groups)
     data |= {name: labels[codes]}
     if has_data:
         data[_SHARE] = (1.0 / np.bincount(codes))[codes]
     prior = whole(rest, others)
     derived = {
-        key: each
-        for key, each in deterministic.items()
-        if key not in own and not find_leaves([each], num_rows)[0]
+        key: each for key, each in deterministic.items() if key not in own and not find_leaves([each], num_rows)[0]
     }
     changes = {key: each for key, each in (plain.transforms or {}).items() if key in rest}
 
@@ -214,12 +202,10 @@ def convert(
     return ConvertedModel(made, data, {key: params[key] for key in rest})
 
 
-def _axes(
-    values: Mapping[str, Variable], own: Mapping[str, Variable], params: Params, size: int
-) -> dict[str, int]:
+def _axes(values: Mapping[str, Variable], own: Mapping[str, Variable], params: Params, size: int) -> dict[str, int]:
     """The axis of the groups in these variables; those without one are left out."""
     shapes = {
-        name: jax.eval_shape(Function(values.values(), [each]), *(params[key] for key in values))[0].shape
+        name: jax.eval_shape(GraphFunction(values.values(), [each]), *(params[key] for key in values))[0].shape
         for name, each in own.items()
     }
     return {name: shape.index(size) for name, shape in shapes.items() if size in shape}
@@ -227,9 +213,7 @@ def _axes(
 
 def _labels(model: Any, grouping: Grouping, data: Mapping[str, np.ndarray]) -> tuple[str, np.ndarray]:
     """The name of the column with the groups, and the label of each: the dim and coords of their variables."""
-    dims = [
-        (model.named_vars_to_dims.get(name) or ())[axis : axis + 1] for name, axis in grouping.axes.items()
-    ]
+    dims = [(model.named_vars_to_dims.get(name) or ())[axis : axis + 1] for name, axis in grouping.axes.items()]
     plain = "rows" if grouping.by is None else grouping.by
     name = next((dim[0] for dim in dims if dim), "group" if plain.startswith(UNNAMED) else plain)
     labels = model.coords.get(name)
@@ -242,14 +226,14 @@ def _labels(model: Any, grouping: Grouping, data: Mapping[str, np.ndarray]) -> t
     )
 
 
-# -- consistency check -----------------------------------------------------------------------------------------
+# -- consistency check -------------------------------------------------------------------------------------------------
 
 
 def _check(
     group: OneGroup,
     grouping: Grouping,
     given: tuple[dict[str, np.ndarray], np.ndarray],
-    original: tuple[Function, list[np.ndarray]],
+    original: tuple[GraphFunction, list[np.ndarray]],
     plain: Model,
     position: Params,
     axes: Mapping[str, int],
@@ -269,26 +253,21 @@ def _check(
     def both(position: Params, arrays: list[Array], rows: Rows) -> tuple[list[Array], dict[str, Array]]:
         point = plain.constrain(position)
         local = {
-            name: jnp.moveaxis(jnp.take(point[name], places, axis), axis, 0)
-            for name, axis in grouping.axes.items()
+            name: jnp.moveaxis(jnp.take(point[name], places, axis), axis, 0) for name, axis in grouping.axes.items()
         }
         found = jax.vmap(group, (None, 0, 0))(point, local, rows)
         return list(original[0](*group.graph.ordered(point), *arrays)), found
 
     for spread in (0.0, 0.5, 0.5):
         shifted = {
-            name: leaf
-            + np.asarray(spread * (rng.standard_normal(leaf.shape) + (name in grouping.axes)), leaf.dtype)
+            name: leaf + np.asarray(spread * (rng.standard_normal(leaf.shape) + (name in grouping.axes)), leaf.dtype)
             for name, leaf in position.items()
         }  # the values of groups have a mean other than 0
         try:
             all_of_them, found = both(shifted, original[1], rows)
         except Exception as error:
-            said = (
-                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-            )
             raise refused(
-                grouping.axes, grouping, f"a group by itself has no log likelihood ({said})"
+                grouping.axes, grouping, f"a group by itself has no log likelihood ({said(error)})"
             ) from error
         for name, full in zip(names, all_of_them, strict=True):
             length, at = (count, chosen) if name in group.rows else (grouping.size, places)
@@ -297,9 +276,7 @@ def _check(
                 kept = kept if same else kept - {name}
             elif not same and name in group.rows:
                 raise refused(
-                    grouping.axes,
-                    grouping,
-                    f"the rows of `{name}` use values of other {_units(grouping)}, too",
+                    grouping.axes, grouping, f"the rows of `{name}` use values of other {_units(grouping)}, too"
                 )
             elif not same:
                 raise _coupled(name, grouping)

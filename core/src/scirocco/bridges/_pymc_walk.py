@@ -29,9 +29,7 @@ def inputs_of(outputs: Sequence[Variable]) -> KeysView[Variable]:
 
 def data_of(variable: Variable) -> np.ndarray | None:
     """The array in a constant or a shared variable, e.g. of `pm.Data`; None for others."""
-    value = (
-        variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
-    )
+    value = variable.get_value(borrow=True) if hasattr(variable, "get_value") else getattr(variable, "data", None)
     is_number = isinstance(value, (int, float, np.generic))
     return np.asarray(value) if is_number or isinstance(value, np.ndarray) else None
 

@@ -26,7 +26,7 @@ from scirocco.model import HierarchicalModel, Model
 from scirocco.transforms import Transform
 from scirocco.types import Array, Data, Key, Params, Rows
 
-_PROBE_ROWS = 8
+_PROBE_ROWS = 8  # rows that are compared with NumPyro's density
 _ROWS = "rows"
 
 
@@ -112,9 +112,7 @@ def _without_data(model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     )
 
 
-def _as_model(
-    reader: Reader, source: ArraySource, params: Params, supports: dict[str, Transform | None]
-) -> Model:
+def _as_model(reader: Reader, source: ArraySource, params: Params, supports: dict[str, Transform | None]) -> Model:
     """The log likelihood of each row of a batch, and the prior as it is when the model is run on one row."""
     one_row = source.read(0, 1)
 
@@ -241,10 +239,7 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
     row_sets = [source.read(0, size), source.read(source.num_rows - size, source.num_rows)]
     rng, position = np.random.default_rng(seed), jax.eval_shape(model.unconstrain, params)
     for spread in (0.0, 0.5, 0.5):
-        shift = {
-            name: (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype)
-            for name, leaf in position.items()
-        }
+        shift = {name: (spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype) for name, leaf in position.items()}
         local = {name: each.spread(size, spread, rng) for name, each in reader.locals.items()}
         for rows in row_sets:
             try:
@@ -252,9 +247,7 @@ def _check(reader: Reader, model: Model, source: ArraySource, params: Params, se
             except Exception as error:
                 raise failure(f"compiled for {size} rows", error) from error
             found = jax.tree.map(lambda piece: np.asarray(piece, np.float64), pieces)
-            if (
-                spread == 0.0 and np.isnan(found.together).any()
-            ):  # NaN, together and alone, would look like agreement
+            if spread == 0.0 and np.isnan(found.together).any():  # NaN, together and alone, would look like agreement
                 raise InvalidValueError(
                     f"the log likelihood of {int(np.isnan(found.together).sum())} of the first or last {size} rows of "
                     "the NumPyro model is NaN at the start. Does it divide by the deviation of its rows? Compute that "

@@ -17,17 +17,25 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.bridges import _pymc_locals as _locals
-from scirocco.bridges._common import ConvertedModel, close
+from scirocco.bridges._common import ConvertedModel, close, said
 from scirocco.bridges._pymc_forward import Forward, find_forward
-from scirocco.bridges._pymc_graph import Function, Graph, Terms, all_rows, find_leaves, split, whole
-from scirocco.bridges._pymc_transforms import find_transform
+from scirocco.bridges._pymc_graph import (
+    GraphFunction,
+    TermGraph,
+    Terms,
+    all_rows,
+    find_leaves,
+    find_transform,
+    split,
+    whole,
+)
 from scirocco.bridges._pymc_walk import PURPOSE, Variable, copy, data_of, evaluate, toposort
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.types import Array, Params, Rows
 
-_PROBE_ROWS = 8
-_SMALL = 1_000
+_PROBE_ROWS = 8  # rows that are compared with PyMC's density
+_SMALL = 1_000  # observations of another variable that every step may compute
 
 
 def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> ConvertedModel:
@@ -85,9 +93,7 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
     initial = model.initial_point()
     position = {name: jnp.asarray(initial[value], float) for name, value in start.items()}
     deterministic = _deterministic(model, values)
-    converted = _as_model(
-        model, graph, terms.whole, deterministic, find_forward(model, values, terms, data, num_rows)
-    )
+    converted = _as_model(model, graph, terms.whole, deterministic, find_forward(model, values, terms, data, num_rows))
     params = converted.constrain(position)
     grouping = _locals.find_grouping(graph, data, params, max_groups)
     if grouping is None:
@@ -99,9 +105,7 @@ def from_pymc(model: Any, *, max_groups: int = 1_000, seed: int = 0) -> Converte
             if grouping is None:
                 raise
     index = None if grouping.by is None else data[grouping.by]
-    return _locals.convert(
-        model, converted, values, terms, deterministic, num_rows, grouping, index, position, seed
-    )
+    return _locals.convert(model, converted, values, terms, deterministic, num_rows, grouping, index, position, seed)
 
 
 def _pymc_model(pymc: Any, model: Any) -> Any:
@@ -117,7 +121,7 @@ def _pymc_model(pymc: Any, model: Any) -> Any:
 
 def _as_model(
     model: Any,
-    graph: Graph,
+    graph: TermGraph,
     others: Mapping[str, Variable],
     deterministic: Mapping[str, Variable],
     forward: Forward | None,
@@ -133,9 +137,7 @@ def _as_model(
 
     name = model.name or "pymc"
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
-    derived = {
-        name: each for name, each in deterministic.items() if not find_leaves([each], graph.num_rows)[0]
-    }
+    derived = {name: each for name, each in deterministic.items() if not find_leaves([each], graph.num_rows)[0]}
     return Model(
         log_likelihood,
         log_prior,
@@ -160,7 +162,7 @@ def _at_values(model: Any, values: Mapping[str, Variable]) -> dict[Variable, Var
     return {rv: values[rv.name] for rv in model.free_RVs} | observed
 
 
-# -- which terms belong to rows --------------------------------------------------------------------------------
+# -- which terms belong to rows ----------------------------------------------------------------------------------------
 
 
 def _terms(model: Any, values: Mapping[str, Variable]) -> tuple[Terms, int]:
@@ -173,9 +175,7 @@ def _terms(model: Any, values: Mapping[str, Variable]) -> tuple[Terms, int]:
     )
     terms = dict(zip((rv.name for rv in variables), found, strict=True))
     whole = {rv.name: terms[rv.name] for rv in model.free_RVs}
-    potentials = dict(
-        zip((each.name for each in model.potentials), copy(model.potentials, at_values), strict=True)
-    )
+    potentials = dict(zip((each.name for each in model.potentials), copy(model.potentials, at_values), strict=True))
     shapes = {rv.name: _shape(at_values[rv]) for rv in model.observed_RVs}
     lengths = [shape[0] for shape in shapes.values() if shape]
     if not lengths:
@@ -225,7 +225,7 @@ def _checked_potential(name: str, potential: Variable) -> Variable:
     return potential
 
 
-# -- what cannot be sampled ------------------------------------------------------------------------------------
+# -- what cannot be sampled --------------------------------------------------------------------------------------------
 
 
 def _check_variables(model: Any) -> None:
@@ -260,12 +260,12 @@ def _check_free(rv: Variable, observed: set[str]) -> None:
         )
 
 
-# -- consistency check -----------------------------------------------------------------------------------------
+# -- consistency check -------------------------------------------------------------------------------------------------
 
 
 def _check_rows(
-    graph: Graph,
-    original: tuple[Function, list[np.ndarray]],
+    graph: TermGraph,
+    original: tuple[GraphFunction, list[np.ndarray]],
     model: Model,
     data: Mapping[str, np.ndarray],
     position: Params,
@@ -303,12 +303,7 @@ def _check_rows(
 
 
 def _judge(
-    graph: Graph,
-    name: str,
-    chosen: np.ndarray,
-    full: np.ndarray,
-    together: np.ndarray,
-    alone: np.ndarray,
+    graph: TermGraph, name: str, chosen: np.ndarray, full: np.ndarray, together: np.ndarray, alone: np.ndarray
 ) -> None:
     """Check that the terms of rows are the same in every batch."""
     if full.shape[:1] != (graph.num_rows,):
@@ -323,14 +318,11 @@ def _judge(
             raise _failure(graph, None, name, batch)
 
 
-def _failure(
-    graph: Graph, error: Exception | None, name: str | None = None, batch: int = 0
-) -> InvalidValueError:
+def _failure(graph: TermGraph, error: Exception | None, name: str | None = None, batch: int = 0) -> InvalidValueError:
     """The error for a model whose rows cannot be separated."""
     if error is not None:
-        said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
         return InvalidValueError(
-            f"the log likelihood of {_listed(graph.rows)} cannot be computed for a batch of rows: {said} Its "
+            f"the log likelihood of {_listed(graph.rows)} cannot be computed for a batch of rows: {said(error)} Its "
             "observations must be independent, with the observations along the first axis of all arrays."
         )
     return InvalidValueError(

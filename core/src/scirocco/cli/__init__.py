@@ -17,19 +17,17 @@ from scirocco._version import __version__, versions
 from scirocco.cli import _exit
 from scirocco.cli._common import JSON, print_json, say, typer
 from scirocco.cli._models import predict_command, show_command
-from scirocco.cli.benchmark import bench
 from scirocco.cli.citing import cite
 from scirocco.cli.data import data_app
 from scirocco.cli.inspect import diagnose, report, runs, verify, watch
 from scirocco.cli.models import model_app, predict, show
-from scirocco.cli.papers import demo, reproduce
-from scirocco.cli.running import resume, sample_config
+from scirocco.cli.running import demo, reproduce, resume, sample_config
 from scirocco.errors import SciroccoError, SciroccoWarning
 from scirocco.models._core.registry import MODELS, refuse_if_missing
 
 app = typer.Typer(
     name="scirocco",
-    cls=_exit.Group,
+    cls=_exit.CommandGroup,
     help="Bayesian inference on data too large for ordinary MCMC.\n\nExample: scirocco demo",
     epilog=_exit.STATUSES,
     pretty_exceptions_enable=False,
@@ -45,8 +43,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     show_version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options that come before a command."""
@@ -62,14 +59,11 @@ app.command()(diagnose)
 app.command()(report)
 show_command(app)(show)
 predict_command(app)(predict)
-for group, module in sorted(
-    {entry.group: entry.commands for entry in MODELS.values() if entry.group}.items()
-):
+for group, module in sorted({entry.group: entry.commands for entry in MODELS.values() if entry.group}.items()):
     app.add_typer(getattr(importlib.import_module(module), f"{group}_app"), name=group)
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
-app.command()(bench)
 app.command()(cite)
 
 
@@ -88,6 +82,7 @@ def version(as_json: Annotated[bool, JSON] = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     _interrupt.release()
+    _exit.open_closed_streams()
     _exit.let_broken_pipes_be_known()
     _exit.write_plain_help()
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -31,14 +31,10 @@ JSON = typer.Option("--json", help="Print JSON.")
 RESUME = typer.Option("--resume", help="Resume the run in RUN, if there is one; pass the same options.")
 OVERWRITE = typer.Option("--overwrite", help="Delete the run in RUN first.")
 RUN = typer.Argument(help="The folder of a stored run.", metavar="RUN", show_default=False)
-VOCABULARY = typer.Option(
-    "--vocabulary", metavar="FILE", help="The words, one per line, in the order of their ids."
-)
+VOCABULARY = typer.Option("--vocabulary", metavar="FILE", help="The words, one per line, in the order of their ids.")
 INTERVAL = typer.Option("--interval", min=0.01, max=0.999, help="Probability inside the credible intervals.")
 NEW_RUN = typer.Option("--out", metavar="RUN", help="Folder for the run.", show_default=False)
-NEW_FILE = typer.Option(
-    "--out", metavar="FILE.csv", help="File to write; one line per row.", show_default=False
-)
+NEW_FILE = typer.Option("--out", metavar="FILE.csv", help="File to write; one line per row.", show_default=False)
 EPOCHS = typer.Option("--epochs", help="Length of the run in passes over the data.")
 STEPS = typer.Option("--steps", min=1, help="Length of the run in batches.")
 SECONDS = typer.Option("--seconds", help="Length of the run in seconds of wall time.")
@@ -50,7 +46,7 @@ THREADS = typer.Option("--threads", min=1, help="Number of threads; all cores by
 REPLACE = typer.Option("--overwrite", help="Replace FILE.")
 
 
-class Length(NamedTuple):
+class AskedLength(NamedTuple):
     """The length of a fit: at most one of them."""
 
     num_steps: int | None = None
@@ -58,7 +54,7 @@ class Length(NamedTuple):
     max_seconds: float | None = None
 
 
-def check_fit(out: Path | None, length: Length, resume: bool, overwrite: bool) -> None:
+def check_fit(out: Path | None, length: AskedLength, resume: bool, overwrite: bool) -> None:
     """Reject options that cannot work, before any data are read."""
     from scirocco.store import holds_run, refuse_unless_free
 
@@ -110,9 +106,7 @@ def how_to_resume(out: Path) -> str:
 def drawn_so_far(num_chains: int, num_draws: int, status: str) -> str:
     """The draws of a run, for the title of a table."""
     chains = f"{num_chains} chain{'s' * (num_chains > 1)}"
-    return f"{chains} with {num_draws} draws" + (
-        "" if status in ("complete", "stopped") else f" so far ({status})"
-    )
+    return f"{chains} with {num_draws} draws" + ("" if status in ("complete", "stopped") else f" so far ({status})")
 
 
 def cell(row: Any, name: str) -> str:
@@ -131,9 +125,7 @@ def check_target(path: Path, endings: tuple[str, ...], overwrite: bool) -> None:
     if path.suffix not in endings:
         raise InvalidValueError(f"--out {path} must end in {' or '.join(endings)}.")
     if path.exists() and not overwrite:
-        raise InvalidValueError(
-            f"{path} already exists. Add --overwrite to replace it, or choose another name."
-        )
+        raise InvalidValueError(f"{path} already exists. Add --overwrite to replace it, or choose another name.")
     if not path.parent.is_dir():
         raise InvalidValueError(f"there is no folder {path.parent} for {path.name}: create it first.")
 

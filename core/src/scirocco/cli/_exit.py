@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import shlex
@@ -14,29 +13,28 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from scirocco._checks import did_you_mean
 from scirocco._interrupt import STATUS as INTERRUPTED
 from scirocco.cli._common import say, typer
 
-WRONG = 2
+WRONG = 2  # the exit status
 STATUSES = (
     "Exit status: 0 success; 1 a claim or a check failed (`reproduce`, `diagnose`, `verify`), or a watched run "
     "ended badly; 2 the command failed (wrong usage, a missing or damaged file, a chain that diverged to NaN or "
     "inf); 130 Ctrl-C (every committed draw is kept); 141 the reader of the output closed the pipe."
 )
 
-UsageError: type[Exception] = typer.BadParameter.__bases__[
-    0
-]  # click's, wherever this version of typer imports it from
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this version of typer imports it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
-_AGAIN_SECONDS, _SOON = 2.0, 0.1
+_AGAIN_SECONDS, _SOON = 2.0, 0.1  # until Ctrl-C is sent again: if it was lost, if it was dropped
 
 
 class Interrupted(BaseException):
     """Ctrl-C, with a message for the user; not a KeyboardInterrupt, which makes a run end early."""
 
 
-class Group(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
     """Commands that end with one line on Ctrl-C; Typer would exit silently."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -198,6 +196,14 @@ def leave(message: str, own_process: bool) -> None:
             os._exit(INTERRUPTED)
 
 
+def open_closed_streams() -> None:
+    """Print to nowhere where a stream is closed (`>&-`): the next file that is opened would take its place."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
+
+
 def let_broken_pipes_be_known() -> None:
     """Raise BrokenPipeError when the reader has closed the pipe; rich would exit with status 1, which is taken."""
     from rich.console import Console
@@ -249,16 +255,9 @@ def _suggesting(error: Any, context: Any) -> str | None:
     kind, word = found[1], found[2]
     if kind == "command":
         known = list(context.command.commands)
-        return f"No such command '{word}'.{suggestion(word, known)}"
+        return f"No such command '{word}'.{did_you_mean(word, known)}"
     known = [name for p in context.command.params for name in (*p.opts, *p.secondary_opts) if name[:1] == "-"]
-    return f"No such option: {word}.{suggestion(word, known)}"
-
-
-def suggestion(word: str, known: list[str]) -> str:
-    """` Did you mean ...?`, or nothing."""
-    lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), lower, 1, cutoff=0.5)
-    return f" Did you mean `{lower[close[0]]}`?" if close else ""
+    return f"No such option: {word}.{did_you_mean(word, known)}"
 
 
 def of_file(error: OSError) -> str:

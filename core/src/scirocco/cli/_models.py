@@ -32,7 +32,7 @@ class Fitting(NamedTuple):
 
     out: Any
     """The folder of the run."""
-    length: _common.Length
+    length: _common.AskedLength
     settings: dict[str, Any]
     """Arguments of the constructor that were given."""
     resume: bool
@@ -72,9 +72,9 @@ class Fitting(NamedTuple):
             self._stop()
         return bool(model.run_.status == "interrupted")
 
-    def end(self, found: Shown, interrupted: bool) -> None:
-        """Show what was found; say how to resume if the run was interrupted."""
-        finish_show(Showing(self.out, 0.9, self.as_json), found)
+    def end(self, shown: Shown, interrupted: bool) -> None:
+        """Show the fit; say how to resume if the run was interrupted."""
+        shown.print(self.as_json)
         if interrupted:
             self._stop()
 
@@ -106,7 +106,7 @@ def fit_options(
         "seed": seed,
         "num_threads": threads,
     }
-    length = _common.Length(steps, epochs, seconds)
+    length = _common.AskedLength(steps, epochs, seconds)
     return Fitting(out, length, chosen(**settings), resume, overwrite, as_json)
 
 
@@ -164,18 +164,9 @@ class Shown(NamedTuple):
     table: Callable[[], None]
     """Prints it for readers."""
 
-
-class Showing(NamedTuple):
-    """The options that all `show` commands have."""
-
-    run: Path
-    interval: float
-    as_json: bool
-
-
-def finish_show(options: Showing, found: Shown) -> None:
-    """Print what `show` found."""
-    print_json(found.values) if options.as_json else found.table()
+    def print(self, as_json: bool) -> None:
+        """Print it."""
+        print_json(self.values) if as_json else self.table()
 
 
 class Predicted(NamedTuple):
@@ -189,30 +180,20 @@ class Predicted(NamedTuple):
     """The same for readers."""
 
 
-class Predicting(NamedTuple):
-    """The options that all `predict` commands have."""
-
-    run: Path
-    out: Path
-    overwrite: bool
-    as_json: bool
-
-
-def finish_predict(options: Predicting, found: Predicted) -> None:
-    """Write the file, and print a summary."""
-    write_whole(options.out, found.table.to_csv(index=False))
-    if options.as_json:
-        print_json({"run": str(options.run), "path": str(options.out), **found.values})
-    else:
-        say(f"{found.text}: {options.out}")
-
-
 # -- commands from functions -------------------------------------------------------------------------------------------
 
 
 def fit_command(app: Any, **fixed: Any) -> Callable[[F], F]:
     """Decorator: `fit(fitting, ...)` as a command with the common options, except those with a fixed value."""
-    return _command(app, "fit", fit_options, lambda fitting: fitting, lambda fitting, found: None, fixed)
+
+    def register(function: F) -> F:
+        def command(common: dict[str, Any], own: dict[str, Any]) -> None:
+            function(fit_options(**fixed, **common), **own)
+
+        _register(app, "fit", function, fit_options, command, fixed)
+        return function
+
+    return register
 
 
 def show_command(app: Any, group: str = "") -> Callable[[F], F]:
@@ -222,12 +203,17 @@ def show_command(app: Any, group: str = "") -> Callable[[F], F]:
         run: Annotated[Path, RUN],
         interval: Annotated[float, _common.INTERVAL] = 0.9,
         as_json: Annotated[bool, JSON] = False,
-    ) -> Showing:
-        return Showing(run, interval, as_json)
+    ) -> None: ...
 
-    return _command(
-        app, "show", options, lambda asked: open_fit(asked.run, asked.interval, group), finish_show
-    )
+    def register(function: F) -> F:
+        def command(common: dict[str, Any], own: dict[str, Any]) -> None:
+            opened = open_fit(common["run"], common["interval"], group)
+            function(opened, **own).print(common["as_json"])
+
+        _register(app, "show", function, options, command)
+        return function
+
+    return register
 
 
 def predict_command(app: Any, group: str = "") -> Callable[[F], F]:
@@ -238,47 +224,50 @@ def predict_command(app: Any, group: str = "") -> Callable[[F], F]:
         out: Annotated[Path, _common.NEW_FILE],
         overwrite: Annotated[bool, _common.REPLACE] = False,
         as_json: Annotated[bool, JSON] = False,
-    ) -> Predicting:
-        _common.check_target(out, (".csv",), overwrite)
-        return Predicting(run, out, overwrite, as_json)
-
-    return _command(app, "predict", options, lambda asked: open_fit(asked.run, group=group), finish_predict)
-
-
-def _command(
-    app: Any,
-    name: str,
-    options: Callable[..., Any],
-    begin: Callable[[Any], Any],
-    finish: Callable[[Any, Any], None],
-    fixed: Mapping[str, Any] | None = None,
-) -> Callable[[F], F]:
-    """Decorator: a command with the parameters of `options` and of the function, except its first, from `begin`."""
+    ) -> None: ...
 
     def register(function: F) -> F:
-        own = dict(list(inspect.signature(function).parameters.items())[1:])
-        common = dict(inspect.signature(options).parameters)
-        for each in fixed or {}:
-            del common[each]
-        order = [*(key for key in common if key == "run"), *own, *(key for key in common if key != "run")]
-        hints = get_type_hints(options, include_extras=True) | get_type_hints(function, include_extras=True)
+        def command(common: dict[str, Any], own: dict[str, Any]) -> None:
+            run, out = common["run"], common["out"]
+            _common.check_target(out, (".csv",), common["overwrite"])
+            predicted = function(open_fit(run, group=group), **own)
+            write_whole(out, predicted.table.to_csv(index=False))
+            if common["as_json"]:
+                print_json({"run": str(run), "path": str(out), **predicted.values})
+            else:
+                say(f"{predicted.text}: {out}")
 
-        def run(**given: Any) -> None:
-            asked = options(**(fixed or {}), **{key: given.pop(key) for key in common})
-            finish(asked, function(begin(asked), **given))
-
-        run.__doc__, run.__name__ = function.__doc__, function.__name__
-        run.__annotations__ = {key: hints[key] for key in order}
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                (own | common)[key].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[key])
-                for key in order
-            ]
-        )
-        app.command(name)(run)
+        _register(app, "predict", function, options, command)
         return function
 
     return register
+
+
+def _register(
+    app: Any,
+    name: str,
+    function: Callable[..., Any],
+    options: Callable[..., Any],
+    command: Callable[[dict[str, Any], dict[str, Any]], None],
+    fixed: Mapping[str, Any] | None = None,
+) -> None:
+    """A command with the parameters of `options`, except fixed ones, and of the function, except its first."""
+    own = dict(list(inspect.signature(function).parameters.items())[1:])
+    signature = inspect.signature(options).parameters
+    common = {key: parameter for key, parameter in signature.items() if key not in (fixed or {})}
+    order = [*(key for key in common if key == "run"), *own, *(key for key in common if key != "run")]
+    hints = get_type_hints(options, include_extras=True) | get_type_hints(function, include_extras=True)
+
+    def run(**typed: Any) -> None:
+        command({key: typed.pop(key) for key in common}, typed)
+
+    parameters = [
+        (own | common)[key].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[key]) for key in order
+    ]
+    run.__doc__, run.__name__ = function.__doc__, function.__name__
+    run.__annotations__ = {key: hints[key] for key in order}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app.command(name)(run)
 
 
 # -- what is special to a model, and the summary of those without their own
@@ -310,12 +299,13 @@ def summary_of(opened: Opened) -> Shown:
 def print_summary(title: str, frame: Any) -> None:
     """The main columns of a summary."""
     from scirocco._console import print_table
+    from scirocco.diagnostics.frames import supported
 
     ends = [name for name in frame.columns if name.endswith("%")]
     rows = [
         [
             f"{name} ",
-            *(f" {row[column]:.4g}" for column in ("mean", "sd", *ends)),
+            *(f" {supported(row[column], row['mcse_mean'])}" for column in ("mean", "sd", *ends)),
             f" {row['ess_bulk']:,.0f}",
             f" {row['r_hat']:.3f}",
         ]

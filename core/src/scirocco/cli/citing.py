@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from scirocco._version import __version__
 from scirocco.cli._common import JSON, print_json, typer
-from scirocco.cli.papers import find_papers
+from scirocco.cli.running import find_papers
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.registry import MODELS
 
@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"^@(\w+)\{(\w+),\n(.*?)^\}", re.M | re.S)
 _FIELD = re.compile(r"^ *(\w+) *= \{(.*)\},$", re.M)
 
 
-class Reference(NamedTuple):
+class BibliographyEntry(NamedTuple):
     """An entry of the bibliography."""
 
     kind: str
@@ -38,11 +38,11 @@ class Reference(NamedTuple):
 
 
 @cache
-def references() -> dict[str, Reference]:
+def references() -> dict[str, BibliographyEntry]:
     """The bibliography, `references.bib`, by key."""
     text = files("scirocco.cli").joinpath("references.bib").read_text("utf-8").replace("VERSION", __version__)
     return {
-        entry[2]: Reference(entry[1], dict(_FIELD.findall(entry[3])), entry[0])
+        entry[2]: BibliographyEntry(entry[1], dict(_FIELD.findall(entry[3])), entry[0])
         for entry in _ENTRY.finditer(text)
     }
 
@@ -122,9 +122,7 @@ def find(name: str) -> tuple[str, Work]:
         return found, known[found]
     close = difflib.get_close_matches(_plain(name), plain, 1, cutoff=0.5)
     hint = f" Did you mean `{plain[close[0]]}`?" if close else ""
-    raise InvalidValueError(
-        f"there is nothing to cite for `{name}`.{hint} `scirocco cite --list` shows all names."
-    )
+    raise InvalidValueError(f"there is nothing to cite for `{name}`.{hint} `scirocco cite --list` shows all names.")
 
 
 def _plain(name: str) -> str:
@@ -142,9 +140,7 @@ def sentence(what: Work) -> str:
 def cite(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Samplers, estimators, models, experiments.", metavar="SAMPLER...", show_default=False
-        ),
+        typer.Argument(help="Samplers, estimators, models, experiments.", metavar="SAMPLER...", show_default=False),
     ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="Show all names and exit.")] = False,
     as_json: Annotated[bool, JSON] = False,
@@ -162,8 +158,7 @@ def cite(
             print_json({name: each._asdict() for name, each in everything.items()})
             return
         rows = [
-            [name, each.kind, ", ".join(known[key].short for key in each.keys)]
-            for name, each in everything.items()
+            [name, each.kind, ", ".join(known[key].short for key in each.keys)] for name, each in everything.items()
         ]
         print_table("scirocco cite NAME", ["name", "what", "papers"], rows)
         return

@@ -15,9 +15,7 @@ data_app = typer.Typer(help="Data folders: shuffled rows on disk, ready to be sa
 
 @data_app.command("convert")
 def data_convert(
-    source: Annotated[
-        Path, typer.Argument(help="Parquet, Arrow, Zarr, CSV, .npz or .npy.", metavar="SOURCE")
-    ],
+    source: Annotated[Path, typer.Argument(help="Parquet, Arrow, Zarr, CSV, .npz or .npy.", metavar="SOURCE")],
     folder: Annotated[Path, typer.Argument(help="The data folder to create.", metavar="FOLDER")],
     array: Annotated[
         list[str] | None,

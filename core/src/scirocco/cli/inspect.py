@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from scirocco.analysis.diagnosis import Diagnosis
     from scirocco.run import Run
 
-_CONFIG = typer.Option(
-    "--config", metavar="CONFIG.toml", help="The run's configuration file, for the full diagnosis."
-)
+_CONFIG = typer.Option("--config", metavar="CONFIG.toml", help="The run's configuration file, for the full diagnosis.")
 
 
 def runs(
@@ -108,9 +106,7 @@ def diagnose(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model",
-            metavar="MODULE:OBJECT",
-            help="The run's model, for the full diagnosis; requires --data.",
+            "--model", metavar="MODULE:OBJECT", help="The run's model, for the full diagnosis; requires --data."
         ),
     ] = None,
     data: Annotated[
@@ -137,9 +133,7 @@ def diagnose(
         if config is None and model is None and run.kind == "sampled":
             written = None if _of_chains(path) or not jobs.is_trusted(path) else jobs.origin(path)
             how = (
-                f"--config {shlex.quote(str(written))}"
-                if written is not None
-                else "--model MODULE:OBJECT --data PATH"
+                f"--config {shlex.quote(str(written))}" if written is not None else "--model MODULE:OBJECT --data PATH"
             )
             again = f"scirocco diagnose {shlex.quote(str(path))} {how}"
             say(f"\nFull diagnosis, with model and data: {again}")
@@ -170,7 +164,7 @@ def _of_chains(path: Path) -> bool:
 
 def _judged(run: Run) -> Run:
     """A model with its own loop is diagnosed by quantities that do not depend on the order of its components."""
-    from scirocco.report.subjects import view_of
+    from scirocco.report.overview import view_of
 
     view = view_of(run)
     return view.run if run.kind == "sampled" else view.to_judge
@@ -182,8 +176,7 @@ def _diagnosis_as_json(found: Diagnosis, path: Path) -> dict[str, Any]:
         "ok": found.ok,
         "verdict": found.verdict,
         "findings": [
-            {"name": f.name, "words": f.words, "evidence": f.evidence, "advice": f.advice}
-            for f in found.findings
+            {"name": f.name, "words": f.words, "evidence": f.evidence, "advice": f.advice} for f in found.findings
         ],
         "measures": found.measures,
         "not_measured": found.missing,
@@ -205,18 +198,13 @@ def report(
         ),
     ] = None,
     column: Annotated[
-        str | None,
-        typer.Option("--column", metavar="NAME", help="The column of --documents that has the texts."),
+        str | None, typer.Option("--column", metavar="NAME", help="The column of --documents that has the texts.")
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(
-            "--by", metavar="NAME", help="A column of --documents (date, source): shares of topics by it."
-        ),
+        typer.Option("--by", metavar="NAME", help="A column of --documents (date, source): shares of topics by it."),
     ] = None,
-    encoding: Annotated[
-        str, typer.Option("--encoding", metavar="NAME", help="Encoding of --documents.")
-    ] = "utf-8",
+    encoding: Annotated[str, typer.Option("--encoding", metavar="NAME", help="Encoding of --documents.")] = "utf-8",
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:

@@ -8,19 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from scirocco._checks import did_you_mean
 from scirocco.cli import _common
 from scirocco.cli._common import typer
-from scirocco.cli._exit import suggestion
-from scirocco.cli._models import (
-    Fitting,
-    Opened,
-    Predicted,
-    Shown,
-    chosen,
-    fit_command,
-    module_of,
-    shown_of,
-)
+from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, module_of, shown_of
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.registry import MODELS
 
@@ -28,23 +19,19 @@ DATA = typer.Argument(help="The data: a table or documents.", metavar="DATA", sh
 COLUMNS = typer.Option("--columns", metavar="NAMES", help="Columns of DATA: x,y. All by default.")
 COLUMN = typer.Option("--column", metavar="NAME", help="Of documents: the column with the texts.")
 TIMES = typer.Option("--times", metavar="NAME", help="Of documents: the column with their times.")
-_NAME = typer.Argument(
-    help="The model: LinearRegression, GLMM, BPMF, ...", metavar="NAME", show_default=False
-)
+_NAME = typer.Argument(help="The model: LinearRegression, GLMM, BPMF, ...", metavar="NAME", show_default=False)
 _TARGET = typer.Option("--target", metavar="COLUMN", help="Of rows: the column to predict; the others are x.")
-_FORMULA = typer.Option(
-    "--formula", metavar="FORMULA", help="GLMM and regressions: y ~ x + z, in place of --target."
-)
+_FORMULA = typer.Option("--formula", metavar="FORMULA", help="GLMM and regressions: y ~ x + z, in place of --target.")
 _SET = typer.Option(
     "--set", metavar="KEY=VALUE", help="An argument of the model, with its value as in TOML; repeatable."
 )
 _OPTIONS = {"rows": ("columns", "target"), "pairs": ("columns",), "documents": ("column", "times")}
-"""The options for data of each kind, see `Entry.reads`."""
+"""The options for data of each kind, see `ModelEntry.reads`."""
 
 model_app = typer.Typer(
     help="Models without a group of commands: regressions, GLMM, BNN, BPMF, GaussianMixture, DynamicTopics, "
     "CorrelatedTopics.\n\n"
-    "Example: scirocco model fit LinearRegression table.csv --target price --out run",
+    "Example: scirocco model fit LinearRegression table.csv --target price --out run"
 )
 
 
@@ -84,7 +71,7 @@ def _kind_of(name: str) -> str:
     if name not in MODELS:
         others = [other for other in MODELS if not MODELS[other].group]
         raise InvalidValueError(
-            f"there is no model {name!r}.{suggestion(name, list(MODELS))} `model fit` has {', '.join(others)}."
+            f"there is no model {name!r}.{did_you_mean(name, MODELS)} `model fit` has {', '.join(others)}."
         )
     if MODELS[name].group:
         raise InvalidValueError(f"{name} has a command of its own: `scirocco {MODELS[name].command}`.")
@@ -99,9 +86,7 @@ def _made(name: str, settings: dict[str, Any], texts: Sequence[str]) -> Any:
     for text in texts:
         key, value = _setting(text)
         if key in settings:
-            raise InvalidValueError(
-                f"--set {key}: `{key}` is set already, by its own option or another --set."
-            )
+            raise InvalidValueError(f"--set {key}: `{key}` is set already, by its own option or another --set.")
         settings[key] = value
     _require(model_class, settings, name)
     return model_class(**settings)
@@ -127,11 +112,7 @@ def _setting(text: str) -> tuple[str, Any]:
 def _require(call: Callable[..., Any], arguments: dict[str, Any], name: str) -> None:
     """An error if an argument that has no default is missing."""
     for key, parameter in inspect.signature(call).parameters.items():
-        if (
-            parameter.default is parameter.empty
-            and parameter.kind.name != "VAR_KEYWORD"
-            and key not in arguments
-        ):
+        if parameter.default is parameter.empty and parameter.kind.name != "VAR_KEYWORD" and key not in arguments:
             raise InvalidValueError(f"{name} requires `{key}`: give --{key}.")
 
 
@@ -154,9 +135,7 @@ def _rows(model: Any, data: Path, options: dict[str, str]) -> dict[str, Any]:
         return {first: read_table(data, names)}
     table = read_table(data, None if names is None else [*dict.fromkeys([*names, target])])
     if target not in table.columns:
-        raise InvalidValueError(
-            f"{data.name} has no column {target!r}. It has {', '.join(table.columns[:20])}."
-        )
+        raise InvalidValueError(f"{data.name} has no column {target!r}. It has {', '.join(table.columns[:20])}.")
     return {"X": table.drop(columns=target), "y": table[target]}
 
 
@@ -215,11 +194,7 @@ def predict(
         parts = _of_documents(model, data, column, times)
     else:
         table = read_table(data, _common.names_of(columns))
-        parts = (
-            _of_pairs(model, table, interval)
-            if MODELS[name].reads == "pairs"
-            else _of_rows(model, table, interval)
-        )
+        parts = _of_pairs(model, table, interval) if MODELS[name].reads == "pairs" else _of_rows(model, table, interval)
     import pandas
 
     table = pandas.DataFrame(parts)

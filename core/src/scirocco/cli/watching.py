@@ -21,7 +21,7 @@ from scirocco.cli._common import width as terminal_width
 from scirocco.cli._exit import ending_at_once
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import load, records
-from scirocco.run.listing import NOT_BEGUN, smallest_ess, worst
+from scirocco.run.loading import NOT_BEGUN, smallest_ess, worst
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.run_group import CHAINS, SHARDS
 from scirocco.store import holds_run, open_stored
@@ -29,7 +29,7 @@ from scirocco.store import holds_run, open_stored
 ENDED_WELL = ("complete", "stopped")
 _GOES_ON = ("running", NOT_BEGUN)
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_BAR, _WIDTH = 40, 50
+_BAR, _WIDTH = 40, 50  # characters of the bar and of a curve
 _ESS_SHARE = 0.1
 """Largest share of the time spent on computing the effective sample size."""
 _CURVE = 400
@@ -40,7 +40,7 @@ _COLOURS = {"running": "cyan", "complete": "green", "stopped": "green"}
 # -- what a folder says ------------------------------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
+class WatchedPart(NamedTuple):
     """A run in a folder: the only one, or that of a group of chains or of a shard."""
 
     name: str
@@ -57,13 +57,13 @@ class Part(NamedTuple):
     path: Path | None = None
 
 
-class State(NamedTuple):
+class WatchedState(NamedTuple):
     """The state of all parts of a run."""
 
     path: Path
     kind: str
     """"run", "chains" or "subposteriors"."""
-    parts: tuple[Part, ...]
+    parts: tuple[WatchedPart, ...]
 
     @property
     def status(self) -> str:
@@ -82,7 +82,7 @@ class State(NamedTuple):
         return tuple((part.step, part.draws, part.status) for part in self.parts)
 
 
-def read_state(path: Path) -> State:
+def read_state(path: Path) -> WatchedState:
     """The current state of a run, a folder of chains or a folder of subposteriors."""
     if not path.exists():
         raise InvalidValueError(f"{path} does not exist.")
@@ -90,21 +90,21 @@ def read_state(path: Path) -> State:
         if family.is_at(path):
             count = family.read(str(path))["count"]
             paths = [Path(family.path(str(path), number)) for number in range(count)]
-            return State(path, family.name, tuple(_part_or_none(each) for each in paths))
-    return State(path, "run", (_part(path),))
+            return WatchedState(path, family.name, tuple(_part_or_none(each) for each in paths))
+    return WatchedState(path, "run", (_part(path),))
 
 
-def _part_or_none(path: Path) -> Part:
+def _part_or_none(path: Path) -> WatchedPart:
     """The state of a part whose worker may not have started yet."""
     if not holds_run(path):
-        return Part(path.name, NOT_BEGUN)
+        return WatchedPart(path.name, NOT_BEGUN)
     return _part(path)
 
 
-def _part(path: Path) -> Part:
+def _part(path: Path) -> WatchedPart:
     stored = open_stored(path)
     record, progress = records.read(stored)
-    return Part(
+    return WatchedPart(
         path.name,
         records.status_of(stored),
         progress.step,
@@ -120,7 +120,7 @@ def _part(path: Path) -> Part:
     )
 
 
-def curves(state: State) -> dict[str, list[float]]:
+def curves(state: WatchedState) -> dict[str, list[float]]:
     """Scores of callbacks along the run (of the first part with any); otherwise the gradient norm at the draws."""
     scored = next((part.scores for part in state.parts if part.scores), ())
     names = dict.fromkeys(name for _, values in scored for name in values)
@@ -136,7 +136,7 @@ def curves(state: State) -> dict[str, list[float]]:
     return {"gradient norm": some.mean(axis=0).tolist()}
 
 
-def effective(state: State) -> float | None:
+def effective(state: WatchedState) -> float | None:
     """The smallest effective sample size so far; None if it cannot be estimated (yet) or has no meaning."""
     try:
         if state.kind == "chains":
@@ -152,7 +152,7 @@ def effective(state: State) -> float | None:
     return min(known) if known and len(known) == len(sizes) else None
 
 
-def as_plain(state: State) -> dict[str, Any]:
+def as_plain(state: WatchedState) -> dict[str, Any]:
     """The state, the last values of its curves and its parts, as JSON values."""
     parts = [
         {name: value for name, value in part._asdict().items() if name not in ("scores", "path")}
@@ -283,7 +283,7 @@ def _bar(share: float, length: int) -> str:
     return f"{'━' * full}{'╌' * (length - full)} "
 
 
-def _parts(state: State, width: int) -> list[str]:
+def _parts(state: WatchedState, width: int) -> list[str]:
     if state.kind == "run":
         return [f"  {'chains':<{width}} {state.parts[0].num_chains}"]
     rows = []
@@ -293,13 +293,13 @@ def _parts(state: State, width: int) -> list[str]:
     return rows
 
 
-def _phase(state: State) -> str:
+def _phase(state: WatchedState) -> str:
     if state.status != "running":
         return state.status
     return "burn-in" if all(part.burning for part in state.parts if part.num_steps) else "sampling"
 
 
-def _progress(state: State) -> str:
+def _progress(state: WatchedState) -> str:
     draws = min((part.draws for part in state.parts), default=0)
     wanted = max((part.num_samples for part in state.parts), default=0)
     text = f"{100 * state.share:.0f} %, {draws:,} of {wanted:,} draws"
@@ -331,6 +331,5 @@ def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
     low, high = min(finite), max(finite)
     height = (high - low) or 1.0
     return "".join(
-        _BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / height)] if math.isfinite(value) else " "
-        for value in means
+        _BLOCKS[round((len(_BLOCKS) - 1) * (value - low) / height)] if math.isfinite(value) else " " for value in means
     )

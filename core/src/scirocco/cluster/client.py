@@ -121,14 +121,12 @@ def _environment(threads: int) -> dict[str, str]:
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "JAX_ENABLE_X64": str(int(jax.config.read("jax_enable_x64"))),
     }
-    return found | {
-        name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    }
+    return found | {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
 
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://", "inproc://")
-_CONNECT_SECONDS = 10
-_WORKER_SECONDS = 30.0
+_CONNECT_SECONDS = 10  # for a scheduler to answer
+_WORKER_SECONDS = 30.0  # for a first worker to come
 
 
 def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) -> Client | None:
@@ -163,11 +161,7 @@ def as_client(client: object, purpose: str, *, wait: float = _WORKER_SECONDS) ->
             raise
     if not isinstance(client, distributed.Client):
         kind = f"got {type(client).__name__}"
-        hint = (
-            "distributed.Client(cluster)"
-            if isinstance(client, distributed.deploy.Cluster)
-            else "cluster.local()"
-        )
+        hint = "distributed.Client(cluster)" if isinstance(client, distributed.deploy.Cluster) else "cluster.local()"
         raise InvalidTypeError(
             f"`client` of {purpose} must be a distributed.Client, the address of a scheduler such as "
             f"'tcp://127.0.0.1:8786', or None; {kind}. Create one with {hint}."

@@ -28,8 +28,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 log = logging.getLogger("scirocco")
-_ATTEMPTS = 5
-_WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1
+_ATTEMPTS = 5  # of a round that lost a worker
+_WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1  # for a new worker, and between two looks
 
 
 class Workers:
@@ -45,9 +45,7 @@ class Workers:
         given = None if num_shards is None else _checks.positive_int(num_shards, "num_shards")
         self.num_shards = given or sum(client.nthreads().values())
 
-    def each(
-        self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]
-    ) -> list[Result]:
+    def each(self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]) -> list[Result]:
         """`function(common, job)` for every job, in order."""
         attempt = 1
         while True:
@@ -80,9 +78,7 @@ class Workers:
             time.sleep(_LOOK_SECONDS)
         return [address for address, num in sorted(found.items()) for _ in range(num)]
 
-    def _round(
-        self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]
-    ) -> list[Result]:
+    def _round(self, function: Callable[[Common, Job], Result], common: Common, jobs: Sequence[Job]) -> list[Result]:
         slots = self._slots()
         futures: list[Any] = []
         # To one worker, from which the others fetch it: with broadcast=True a dying worker delayed a step by minutes.
@@ -112,9 +108,7 @@ def folder_for(store: str | os.PathLike[str] | None) -> Iterator[Path]:
     beside = None if store is None else Path(store).expanduser().absolute().parent
     if beside is not None:
         beside.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix="scirocco-shards-", dir=beside, ignore_cleanup_errors=True
-    ) as path:
+    with tempfile.TemporaryDirectory(prefix="scirocco-shards-", dir=beside, ignore_cleanup_errors=True) as path:
         yield Path(path)
 
 

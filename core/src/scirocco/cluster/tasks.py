@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[int], None]
 
-_TELL_SECONDS = 0.5
+_TELL_SECONDS = 0.5  # between two progress reports of a job
 _stopped: set[str] = set()
 _running: collections.Counter[str] = collections.Counter()
 _lock = threading.Lock()
@@ -122,9 +122,9 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], Any]
 
-_LOOK_SECONDS = 5.0
-_END_SECONDS = 30.0
-_SILENT_SECONDS = 30.0
+_LOOK_SECONDS = 5.0  # between two checks of the connection
+_END_SECONDS = 30.0  # for cancelled jobs to end
+_SILENT_SECONDS = 30.0  # without a report, until waiting jobs are mentioned
 
 
 class _Word(NamedTuple):
@@ -188,9 +188,7 @@ def run_tasks(
     return _Tasks(client, titles, heard).run(function, jobs)
 
 
-def _run_here(
-    function: Callable[[Job, Tell], Result], job: Job, number: int, title: str, heard: OnProgress
-) -> Result:
+def _run_here(function: Callable[[Job, Tell], Result], job: Job, number: int, title: str, heard: OnProgress) -> Result:
     try:
         return function(job, lambda step: heard(number, int(step)))
     except Exception as error:
@@ -291,11 +289,7 @@ class _Tasks:
     def _result(self, number: int) -> Any:
         # a result without references need not be recomputed when its worker dies
         future, title = self.pending.pop(number), self.titles[number]
-        if future.status in (
-            "finished",
-            "pending",
-            "lost",
-        ):  # lost with its worker: it is recomputed
+        if future.status in ("finished", "pending", "lost"):  # lost with its worker: it is recomputed
             return future.result()
         if future.status != "error":
             self._check_connection()

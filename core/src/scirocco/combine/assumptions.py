@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco._extras import require
-from scirocco.combine.draws import Finding, Shards
+from scirocco.combine.draws import AssumptionCheck, ShardDraws
 from scirocco.diagnostics import ess
 from scirocco.diagnostics.columns import spread_evenly
 from scirocco.errors import InvalidValueError
@@ -17,16 +17,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _BY_CHANCE = 1e-6
 """The probability that consistent subposteriors are reported as inconsistent."""
+# limits of skewness and of excess kurtosis, explained in `gaussianity`
 _SKEWED, _TWO_PEAKS, _HEAVY_TAILS = 0.5, -0.6, 1.5
+# the same by chance: z-scores, probability; effective draws below which nothing is said
 _STANDARD_ERRORS, _RARE, _FEWEST = 5.0, 3e-7, 16
 _FLAT = 1e-12  # eigenvalues of a correlation matrix below this count as 0
-_LOOKED_AT = 64
-_DRAWS_A_COORDINATE = 10
+_LOOKED_AT = 64  # coordinates whose effective sizes are computed
+_DRAWS_A_COORDINATE = 10  # inverse covariances are then 10 % too large on average
 SILVERMAN = (4, 19, 67, 223, 768, 2_790, 10_700, 43_700, 187_000, 842_000)
 """Draws for a relative mean square error of 0.1 at the centre of a Gaussian, in d = 1, 2, ... (Silverman 1986)."""
 
 
-class Moments(NamedTuple):
+class SampleMoments(NamedTuple):
     """Moments of one sample."""
 
     mean: Array
@@ -36,7 +38,7 @@ class Moments(NamedTuple):
     """The inverse."""
 
 
-def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = False) -> Moments:
+def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = False) -> SampleMoments:
     """Mean, covariance and precision of draws (draw, coordinate); rejects a singular covariance."""
     mean, variances = points.mean(axis=0), points.var(axis=0, ddof=1)
     # Draws that are equal have a variance of rounding errors.
@@ -47,7 +49,7 @@ def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = Fal
             "out, or look at its chain (a step size that is too small does not move)."
         )
     if diagonal:
-        return Moments(mean, np.diag(variances), np.diag(1.0 / variances))
+        return SampleMoments(mean, np.diag(variances), np.diag(1.0 / variances))
     if len(points) <= points.shape[1]:
         raise InvalidValueError(
             f"the covariance of {points.shape[1]} coordinates has no inverse with {len(points)} draws of {owner}: make "
@@ -63,10 +65,10 @@ def moments(points: Array, names: list[str], owner: str, *, diagonal: bool = Fal
             "it."
         )
     precision = np.linalg.inv(correlation) / np.outer(scale, scale)
-    return Moments(mean, covariance, 0.5 * (precision + precision.T))
+    return SampleMoments(mean, covariance, 0.5 * (precision + precision.T))
 
 
-def moments_of(shards: Shards, *, diagonal: bool = False) -> list[Moments]:
+def moments_of(shards: ShardDraws, *, diagonal: bool = False) -> list[SampleMoments]:
     """One result for each subposterior."""
     return [
         moments(part, shards.names, f"subposterior {shard}", diagonal=diagonal)
@@ -74,7 +76,7 @@ def moments_of(shards: Shards, *, diagonal: bool = False) -> list[Moments]:
     ]
 
 
-def product(parts: list[Moments]) -> tuple[Array, Array]:
+def product(parts: list[SampleMoments]) -> tuple[Array, Array]:
     r"""Mean and covariance of the product of Gaussians: Σ = (Σ_s Σ_s⁻¹)⁻¹, μ = Σ Σ_s Σ_s⁻¹ μ_s."""
     precision = sum((part.precision for part in parts[1:]), parts[0].precision)
     weighted = sum((part.precision @ part.mean for part in parts[1:]), parts[0].precision @ parts[0].mean)
@@ -92,7 +94,7 @@ def effective_draws(points: Array, num_chains: int) -> float:
     return float(np.nanmin(found, initial=len(points)))
 
 
-def effective_of(shards: Shards) -> Array:
+def effective_of(shards: ShardDraws) -> Array:
     """One result for each subposterior."""
     pairs = zip(shards.points, shards.num_chains, strict=True)
     return np.array([effective_draws(part, chains) for part, chains in pairs])
@@ -101,7 +103,7 @@ def effective_of(shards: Shards) -> Array:
 # -- assumptions: each returns its numbers and, where it fails, a sentence -----------------------------------
 
 
-def overlap(shards: Shards, parts: list[Moments], effective: Array) -> Finding:
+def overlap(shards: ShardDraws, parts: list[SampleMoments], effective: Array) -> AssumptionCheck:
     r"""Whether the subposteriors lie where chance puts them: m_s² = (μ_s - μ)ᵀ Σ_s⁻¹ (μ_s - μ), μ the product's mean.
 
     A shard of exchangeable rows has its likelihood's peak about N(true value, Σ_s) (Bernstein and von Mises), so that μ
@@ -125,10 +127,10 @@ def overlap(shards: Shards, parts: list[Moments], effective: Array) -> Finding:
     numbers = {"distance": measured, "distance_limit": limits}
     apart = np.flatnonzero(measured > limits)
     if not len(apart):
-        return Finding(numbers)
+        return AssumptionCheck(numbers)
     worst = int(np.argmax(measured / limits))
     others = f" ({len(apart)} of {len(parts)} do, this one most)" if len(apart) > 1 else ""
-    return Finding(
+    return AssumptionCheck(
         numbers,
         f"subposterior {worst} lies apart{others}: its mean is {measured[worst]:.3g} of its standard deviations from "
         f"the common one, and chance explains {limits[worst]:.3g}. The shards are not exchangeable (divide the rows "
@@ -137,11 +139,11 @@ def overlap(shards: Shards, parts: list[Moments], effective: Array) -> Finding:
     )
 
 
-def _is_full(part: Moments) -> bool:
+def _is_full(part: SampleMoments) -> bool:
     return len(part.mean) == 1 or bool(np.any(part.covariance[~np.eye(len(part.mean), dtype=bool)]))
 
 
-def gaussianity(shards: Shards, effective: Array) -> Finding:
+def gaussianity(shards: ShardDraws, effective: Array) -> AssumptionCheck:
     """How far the subposteriors are from Gaussian: skewness and kurtosis, as sizes, in the directions where they show.
 
     Each subposterior is taken to mean 0 and covariance I. Checked are the coordinates and, found from the first half
@@ -160,7 +162,7 @@ def gaussianity(shards: Shards, effective: Array) -> Finding:
     by_chance = 6.0 * (n - 2) / ((n + 1) * (n + 3))
     sizes = np.sqrt(np.maximum(np.mean(skewness**2 - by_chance, axis=0), 0.0))
     peaks = np.mean(kurtosis, axis=0)
-    scores = np.sum(_normal_score(kurtosis, n), axis=0) / math.sqrt(len(n))
+    scores = np.sum(normal_score(kurtosis, n), axis=0) / math.sqrt(len(n))
     limit = require("scipy.stats", "sc.combine").chi2.isf(_RARE, len(n))
     numbers = {
         "skewness": float(sizes.max()),
@@ -176,8 +178,8 @@ def gaussianity(shards: Shards, effective: Array) -> Finding:
     if sizes.max() > _SKEWED and np.max(np.sum(skewness**2 / by_chance, axis=0)) > limit:
         found.append(f"skewness {sizes.max():.2f}")
     if not found or np.median(effective) < _FEWEST:
-        return Finding(numbers)
-    return Finding(
+        return AssumptionCheck(numbers)
+    return AssumptionCheck(
         numbers,
         f"the subposteriors are not Gaussian ({' and '.join(found)} along a direction, where a Gaussian has 0), and "
         "the method is exact only for those. Compare with sc.combine.weierstrass, use fewer and larger shards, or "
@@ -185,16 +187,11 @@ def gaussianity(shards: Shards, effective: Array) -> Finding:
     )
 
 
-def _normal_score(kurtosis: Array, n: Array) -> Array:
+def normal_score(kurtosis: Array, n: Array) -> Array:
     """The excess kurtosis of n Gaussian draws as a standard normal variable (Anscombe & Glynn 1983)."""
     sd = np.sqrt(24.0 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5)))
     x = (kurtosis + 6.0 / (n + 1)) / sd
-    lean = (
-        6.0
-        * (n * n - 5 * n + 2)
-        / ((n + 7) * (n + 9))
-        * np.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
-    )
+    lean = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * np.sqrt(6.0 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
     a = 6.0 + 8.0 / lean * (2.0 / lean + np.sqrt(1.0 + 4.0 / lean**2))
     root = np.cbrt((1.0 - 2.0 / a) / np.maximum(1.0 + x * np.sqrt(2.0 / (a - 4.0)), 1e-9))
     return np.asarray((1.0 - 2.0 / (9.0 * a) - root) / np.sqrt(2.0 / (9.0 * a)))
@@ -233,14 +230,14 @@ def _kurtosis(values: Array) -> Array:
     return np.asarray(np.mean(squares**2, axis=0) / np.mean(squares, axis=0) ** 2 - 3.0)
 
 
-def noisy_precisions(shards: Shards, effective: Array) -> Finding:
+def noisy_precisions(shards: ShardDraws, effective: Array) -> AssumptionCheck:
     """Whether inverse covariances are known: with n Gaussian draws they are too large by n/(n - d - 2) on average."""
     n, d = float(effective.min()), shards.dimension
     numbers = {"effective_draws": effective}
     if n >= _DRAWS_A_COORDINATE * d:
-        return Finding(numbers)
+        return AssumptionCheck(numbers)
     factor = f"up to {n / (n - d - 2):.2g} times too large on average" if n > d + 2.5 else "mostly noise"
-    return Finding(
+    return AssumptionCheck(
         numbers,
         f"{n:,.0f} effective draws of {d} coordinates (subposterior {int(np.argmin(effective))}) give inverse "
         f"covariances that are {factor}. Make at least {_DRAWS_A_COORDINATE * d:,} effective draws, or use "
@@ -248,7 +245,7 @@ def noisy_precisions(shards: Shards, effective: Array) -> Finding:
     )
 
 
-def kde_dimension(shards: Shards, effective: Array) -> Finding:
+def kde_dimension(shards: ShardDraws, effective: Array) -> AssumptionCheck:
     """Whether there are draws enough for kernel densities in d dimensions: Silverman's table, for 10 % at the centre.
 
     The product of S such densities has S times the relative error, so that the table is the least that is needed.
@@ -256,14 +253,14 @@ def kde_dimension(shards: Shards, effective: Array) -> Finding:
     n, d = float(effective.min()), shards.dimension
     numbers = {"effective_draws": effective, "draws_needed": SILVERMAN[d - 1] if d <= 10 else math.inf}
     if d > 10:
-        return Finding(
+        return AssumptionCheck(
             numbers,
             f"kernel density estimates do not work in {d} dimensions: 10 need {SILVERMAN[-1]:,} effective draws of "
             "each subposterior, and more need many more. Use sc.combine.weierstrass or sc.combine.consensus.",
         )
     if n >= SILVERMAN[d - 1]:
-        return Finding(numbers)
-    return Finding(
+        return AssumptionCheck(numbers)
+    return AssumptionCheck(
         numbers,
         f"kernel density estimates in {d} dimension{'s' * (d > 1)} need {SILVERMAN[d - 1]:,} effective draws for an "
         f"error of 10 % at the centre, and subposterior {int(np.argmin(effective))} has {n:,.0f}. Make more draws, or "

@@ -13,7 +13,7 @@ from scirocco import _checks, _tree
 from scirocco._random import SeedPurpose
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers
-from scirocco.combine.shards import Dealt, Settings, Shard, Subposteriors, deal, draw, fractionate, open_run
+from scirocco.combine.shards import Dealt, Shard, ShardSettings, Subposteriors, deal, draw, fractionate, open_run
 from scirocco.errors import InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
@@ -46,7 +46,6 @@ def subposteriors(
     shuffle: bool = True,
     client: Any = None,
     progress: bool = True,
-    keep_gradients: bool = False,
 ) -> Subposteriors:
     r"""Divide the rows among S shards, and sample from the subposterior of each.
 
@@ -65,7 +64,7 @@ def subposteriors(
         S; omit it for data that are already in shards.
     params
         The starting point of the chains of every shard.
-    sampler, estimator, num_samples, num_burnin, thin, num_chains, keep_gradients
+    sampler, estimator, num_samples, num_burnin, thin, num_chains
         As for `sc.sample`, for each shard: `num_burnin` is 1,000 by default when the sampler is left out, 0 when you
         give one. What is chosen from the data (a step size, a mode) is chosen by each shard for itself.
     seed
@@ -120,18 +119,20 @@ def subposteriors(
         "num_burnin": _burnin(num_burnin, model, sampler, store if resume else None),
         "thin": _checks.positive_int(thin, "thin"),
         "num_chains": _checks.positive_int(num_chains, "num_chains"),
-        "keep_gradients": bool(keep_gradients),
     }
     dealt = deal(data, num_shards, seed, shuffle)
     shared = fractionate(model, len(dealt.sources))
-    settings = Settings(shared, _tree.on_host(params), options, run_group.double_precision())
-    page = _page(model, dealt, options, seed, shuffle)
+    settings = ShardSettings(shared, _tree.on_host(params), options, run_group.double_precision())
+    page = page_of(model, dealt, options, seed, shuffle)
     with connected(client, "sc.combine.subposteriors") as link, contextlib.ExitStack() as stack:
         folder = None
         if store is not None or link is not None:
             folder = stack.enter_context(run_group.folder_for(store))
             SHARDS.begin(folder, page, resume=resume, overwrite=overwrite)
-        runs = _run(settings, dealt, seed, folder, link, progress, keep=store is not None)
+        rows = dealt.sources
+        if link is not None and folder is not None:
+            rows = for_workers(rows, stack.enter_context(run_group.place_for_rows(folder)))
+        runs = _run_shards(settings, rows, seed, folder, link, progress, keep=store is not None)
     return Subposteriors(runs, model, dealt.num_rows, None if store is None else folder)
 
 
@@ -146,17 +147,8 @@ def _burnin(
     return limits.LIMITS.burnin if sampler is None and drive_of(model) == "gradient" else 0
 
 
-def _run(
-    settings: Settings, dealt: Dealt, seed: int, folder: str | None, link: Any, progress: bool, keep: bool
-) -> list[Run]:
-    if link is None or folder is None:
-        return _run_shards(settings, dealt.sources, seed, folder, None, progress, keep)
-    with run_group.place_for_rows(folder) as place:
-        return _run_shards(settings, for_workers(dealt.sources, place), seed, folder, link, progress, keep)
-
-
 def _run_shards(
-    settings: Settings, rows: list[Any], seed: int, folder: str | None, link: Any, progress: bool, keep: bool
+    settings: ShardSettings, rows: list[Any], seed: int, folder: str | None, link: Any, progress: bool, keep: bool
 ) -> list[Run]:
     shards = [
         Shard(part, shard_seed(seed, number), None if folder is None else SHARDS.path(folder, number))
@@ -187,9 +179,7 @@ def shard_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number, int(SeedPurpose.SHARD_SEED)]).generate_state(1)[0])
 
 
-def _page(
-    model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool
-) -> dict[str, Any]:
+def page_of(model: Posterior, dealt: Dealt, options: dict[str, Any], seed: int, shuffle: bool) -> dict[str, Any]:
     """The description of a folder of subposteriors, to reject a different call."""
     asked = {key: value for key, value in options.items() if key != "num_samples"}
     described = {key: records.describe(asked.pop(key)) for key in ("sampler", "estimator")}

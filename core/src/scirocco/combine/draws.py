@@ -25,7 +25,7 @@ from scirocco.types import Params, PyTree
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Shards(NamedTuple):
+class ShardDraws(NamedTuple):
     """The draws to combine."""
 
     points: list[Array]
@@ -51,7 +51,7 @@ class Shards(NamedTuple):
         return [part[np.arange(num_draws) * len(part) // num_draws] for part in self.points]
 
 
-def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterior | None = None) -> Shards:
+def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterior | None = None) -> ShardDraws:
     """The draws of `sc.combine.subposteriors`, of runs or of trees; rejects what cannot be combined."""
     items, model = _items(subposteriors, model)
     chains = [item.num_chains if isinstance(item, Run) else 1 for item in items]
@@ -63,19 +63,17 @@ def read_shards(subposteriors: Subposteriors | Iterable[PyTree], model: Posterio
     points = [_tree.matrix(tree) for tree in positions]
     if not points[0].shape[1]:
         raise InvalidValueError("the draws contain no numbers: there is nothing to combine.")
-    return Shards(points, chains, _coordinates(positions[0]), partial(_restore, trees[0], model))
+    return ShardDraws(points, chains, _coordinates(positions[0]), partial(_restore, trees[0], model))
 
 
 # -- what is given -------------------------------------------------------------------------------------------
 
 
-def _items(
-    given: Subposteriors | Iterable[PyTree], model: Posterior | None
-) -> tuple[list[Any], Model | None]:
+def _items(given: Subposteriors | Iterable[PyTree], model: Posterior | None) -> tuple[list[Any], Model | None]:
     if isinstance(given, Subposteriors):
         model = given.model if model is None else model
         given = given.runs
-    loose = isinstance(given, (str, bytes, dict, Run)) or hasattr(given, "_fields")
+    loose = isinstance(given, (str, bytes, dict, Run)) or _tree.is_named_tuple(given)
     if loose or not isinstance(given, Iterable) or getattr(given, "ndim", 2) < 2:
         raise InvalidTypeError(
             "`subposteriors` must be a sequence with one item for each subposterior (a run, or draws with leaves "
@@ -191,8 +189,7 @@ def _to_real_line(model: Model, tree: PyTree, shard: int) -> PyTree:
     found = jax.tree.map(np.asarray, _many(model.unconstrain, tree))
     for name, leaf in zip(_tree.leaf_names(found), jax.tree.leaves(found), strict=True):
         _refuse_infinite(
-            leaf,
-            f"the draws of subposterior {shard} (`{name}`) must lie in the domain of the model's transforms",
+            leaf, f"the draws of subposterior {shard} (`{name}`) must lie in the domain of the model's transforms"
         )
     return found
 
@@ -220,7 +217,7 @@ def _restore(like: PyTree, model: Model | None, points: Array) -> PyTree:
 # -- what comes out ------------------------------------------------------------------------------------------
 
 
-class Finding(NamedTuple):
+class AssumptionCheck(NamedTuple):
     """The result of a diagnostic."""
 
     numbers: dict[str, Any]
@@ -273,7 +270,7 @@ class Combined:
         )
 
 
-def conclude(method: str, shards: Shards, points: Array, findings: Sequence[Finding]) -> Combined:
+def conclude(method: str, shards: ShardDraws, points: Array, findings: Sequence[AssumptionCheck]) -> Combined:
     """The result, after saying what is wrong."""
     numbers: dict[str, Any] = {"num_subposteriors": len(shards.points)}
     for finding in findings:

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.combine import assumptions
 from scirocco.combine.assumptions import effective_of, moments_of, product
-from scirocco.combine.draws import Combined, Finding, conclude, read_shards
+from scirocco.combine.draws import AssumptionCheck, Combined, conclude, read_shards
 from scirocco.combine.shards import Subposteriors
 from scirocco.model import Model
 from scirocco.types import PyTree
@@ -74,7 +74,7 @@ def consensus(
         points += part @ (total @ matrix).T
     effective = effective_of(shards)
     known = assumptions.noisy_precisions(shards, effective)
-    findings = [known if weights == "matrix" else Finding(known.numbers)]
+    findings = [known if weights == "matrix" else AssumptionCheck(known.numbers)]
     if len(parts) > 1:
         findings.append(assumptions.overlap(shards, parts, effective))
         findings.append(assumptions.gaussianity(shards, effective))
@@ -131,7 +131,7 @@ def gaussian_product(
     points = mean + rng.normal(size=(number, len(mean))) @ np.linalg.cholesky(covariance).T
     effective = effective_of(shards)
     findings = [
-        Finding({"mean": mean, "covariance": covariance}),
+        AssumptionCheck({"mean": mean, "covariance": covariance}),
         assumptions.noisy_precisions(shards, effective),
         assumptions.gaussianity(shards, effective),
     ]

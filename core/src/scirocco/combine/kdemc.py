@@ -10,8 +10,8 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.combine import assumptions
-from scirocco.combine.assumptions import Moments, effective_of, moments, moments_of, product
-from scirocco.combine.draws import Combined, Finding, Shards, conclude, read_shards
+from scirocco.combine.assumptions import SampleMoments, effective_of, moments, moments_of, product
+from scirocco.combine.draws import AssumptionCheck, Combined, ShardDraws, conclude, read_shards
 from scirocco.combine.shards import Subposteriors
 from scirocco.errors import InvalidTypeError
 from scirocco.model import Model
@@ -21,8 +21,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _ANNEALED = 0.75
 """Part of the burn-in in which the bandwidth falls."""
-_BURNIN = {"gibbs": 100, "independent": 1000}
-_MOVED = 0.05
+_BURNIN = {"gibbs": 100, "independent": 1000}  # sweeps
+_MOVED = 0.05  # share of moves below which there is a warning
 _SINGLE = 1e4
 """|x|²/h² below which single precision gives log weights to 10⁻³."""
 _BLOCK = 1 << 22
@@ -127,9 +127,7 @@ def kdemc(
     _checks.positive_int(num_chains, "num_chains")
     if not isinstance(anneal, bool):
         raise InvalidTypeError(f"`anneal` must be True or False, got {anneal!r}.")
-    burnin = (
-        _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
-    )
+    burnin = _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
     if not isinstance(semiparametric, bool):
         raise InvalidTypeError(f"`semiparametric` must be True or False, got {semiparametric!r}.")
     if bandwidth is not None:
@@ -139,16 +137,9 @@ def kdemc(
     points, centre, root = _whitened(shards)
     effective, d = effective_of(shards), shards.dimension
     h = (4.0 / ((d + 2.0) * effective.min())) ** (1.0 / (d + 4.0)) if bandwidth is None else float(bandwidth)
-    normals = _Normals.of(points, shards.names, h) if semiparametric else None
+    normals = NormalParts.of(points, shards.names, h) if semiparametric else None
     walk = sample_components(
-        points,
-        _bandwidths(h, burnin, anneal),
-        h,
-        number,
-        num_chains=num_chains,
-        moves=moves,
-        rng=rng,
-        normals=normals,
+        points, bandwidths(h, burnin, anneal), h, number, num_chains=num_chains, moves=moves, rng=rng, normals=normals
     )
     found = np.mean([part[walk.indices[:, s]] for s, part in enumerate(points)], axis=0)
     noise = h / math.sqrt(len(points)) * rng.normal(size=found.shape)
@@ -162,7 +153,7 @@ def kdemc(
     return conclude("kdemc", shards, centre + found @ root.T, findings)
 
 
-def _whitened(shards: Shards) -> tuple[list[Array], Array, Array]:
+def _whitened(shards: ShardDraws) -> tuple[list[Array], Array, Array]:
     """Points in coordinates in which the mean covariance of the subposteriors is I; the way back is centre + z Lᵀ."""
     means = [part.mean(axis=0) for part in shards.points]
     for s, part in enumerate(shards.points):
@@ -174,39 +165,39 @@ def _whitened(shards: Shards) -> tuple[list[Array], Array, Array]:
     return [(part - centre) @ back for part in shards.points], centre, root
 
 
-def _bandwidths(h: float, num_burnin: int, anneal: bool) -> Array:
+def bandwidths(h: float, num_burnin: int, anneal: bool) -> Array:
     """One for each sweep of the burn-in: from 1 down to h geometrically, then h."""
     if not anneal or h >= 1.0:
         return np.full(num_burnin, h)
     return np.asarray(h ** np.minimum(np.arange(num_burnin) / max(_ANNEALED * num_burnin, 1.0), 1.0))
 
 
-def _mixing(walk: Walk, h: float, moves: str) -> Finding:
+def _mixing(walk: Walk, h: float, moves: str) -> AssumptionCheck:
     numbers = {"bandwidth": h, "moved": walk.moved, "distinct": walk.distinct}
     number = len(walk.indices)
     if walk.moved < _MOVED:
         more = ' or moves="gibbs"' if moves == "independent" else ""
-        return Finding(
+        return AssumptionCheck(
             numbers,
             f"the walk over components hardly moves: {walk.moved:.1%} of its moves change one. Use a larger bandwidth "
             f"than {h:.2g}{more}, or sc.combine.weierstrass.",
         )
     if 10 * walk.distinct < number:
-        return Finding(
+        return AssumptionCheck(
             numbers,
             f"{number:,} draws come from {walk.distinct:,} components of the mixture. Make more draws of the "
             "subposteriors, or ask for fewer (`num_draws`).",
         )
-    return Finding(numbers)
+    return AssumptionCheck(numbers)
 
 
 # -- a walk over the components of a product of mixtures: one draw of every subposterior at a time -----------
 
 
-class _Normals(NamedTuple):
+class NormalParts(NamedTuple):
     """The normal parts of semiparametric estimates."""
 
-    parts: list[Moments]
+    parts: list[SampleMoments]
     mean: Array
     """The mean of the product of the normal densities."""
     spread: Array
@@ -215,7 +206,8 @@ class _Normals(NamedTuple):
     """Σ (Σ + h²I/S)⁻¹: how far components keep to the mean of their points."""
 
     @classmethod
-    def of(cls, points: list[Array], names: list[str], h: float) -> _Normals:
+    def of(cls, points: list[Array], names: list[str], h: float) -> NormalParts:
+        """Those of these subposteriors, for kernels of width h."""
         parts = [moments(part, names, f"subposterior {s}") for s, part in enumerate(points)]
         mean, covariance = product(parts)
         narrow = h**2 / len(points) * np.eye(len(mean))
@@ -258,7 +250,7 @@ def sample_components(
     num_chains: int,
     moves: str,
     rng: np.random.Generator,
-    normals: _Normals | None = None,
+    normals: NormalParts | None = None,
 ) -> Walk:
     """Indices t with probabilities ∝ w_t: a sweep at each bandwidth in `burnin`, then sweeps at h, which are kept."""
     num_chains = min(num_chains, num_draws)
@@ -269,8 +261,7 @@ def sample_components(
     if moves == "gibbs":
         single = normals is None and max(_squares(part).max() for part in points) < _SINGLE * h**2
         movers = [
-            _Gibbs(part, share, np.float32 if single else np.float64, normals, s)
-            for s, part in enumerate(points)
+            _Gibbs(part, share, np.float32 if single else np.float64, normals, s) for s, part in enumerate(points)
         ]
     else:
         movers = [_Independent(part, share, normals, s) for s, part in enumerate(points)]
@@ -294,7 +285,7 @@ def sample_components(
 class _Independent:
     """A draw of one subposterior at random, accepted with min(1, w_t'/w_t)."""
 
-    def __init__(self, part: Array, share: float, normals: _Normals | None = None, s: int = 0):
+    def __init__(self, part: Array, share: float, normals: NormalParts | None = None, s: int = 0):
         self._part, self._share, self._normals = part, share, normals
         self._fixed = np.zeros(len(part)) if normals is None else normals.fixed(s, part)
 
@@ -317,18 +308,11 @@ class _Gibbs:
     """
 
     def __init__(
-        self,
-        part: Array,
-        share: float,
-        kind: type[np.floating[Any]],
-        normals: _Normals | None = None,
-        s: int = 0,
+        self, part: Array, share: float, kind: type[np.floating[Any]], normals: NormalParts | None = None, s: int = 0
     ):
         self._size, self._share, self._kind, self._normals = len(part), share, kind, normals
         more = [] if normals is None else [part, normals.fixed(s, part)[:, None]]
-        columns = np.concatenate(
-            [part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1)), *more], axis=1
-        )
+        columns = np.concatenate([part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1)), *more], axis=1)
         width = min(_STRETCH, len(part))
         extra = np.zeros((-len(part) % width, columns.shape[1]))  # to whole stretches
         self._columns = np.ascontiguousarray(np.concatenate([columns, extra]).T, kind)
@@ -344,9 +328,7 @@ class _Gibbs:
         uniforms = rng.random(len(now))
         size = max(1, _BLOCK // self._columns.shape[1])
         blocks = [slice(first, first + size) for first in range(0, len(now), size)]
-        return np.concatenate(
-            [self._choose(rows[block] @ self._columns, uniforms[block]) for block in blocks]
-        )
+        return np.concatenate([self._choose(rows[block] @ self._columns, uniforms[block]) for block in blocks])
 
     def _choose(self, logits: Array, uniforms: Array) -> Array:
         """One index for each row, with probabilities ∝ exp(logits): first its stretch, then its place there."""

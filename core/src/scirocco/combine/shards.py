@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scirocco import _checks, _tree
-from scirocco.cluster.pickling import opened
-from scirocco.cluster.rows import RowsOf
+from scirocco.cluster.pickling import RowsOf, opened
 from scirocco.data import Source, as_source
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, StoreError
 from scirocco.model import CountModel, Model, Posterior
@@ -40,9 +39,7 @@ def deal(data: Data, num_shards: int | None, seed: int, shuffle: bool) -> Dealt:
             raise InvalidValueError(
                 f"`data` has {len(sources)} shards already, but num_shards={num_shards}: omit `num_shards`."
             )
-        return Dealt(
-            sources, [int(s.num_rows) for s in sources], [source.fingerprint() for source in sources]
-        )
+        return Dealt(sources, [int(s.num_rows) for s in sources], [source.fingerprint() for source in sources])
     if num_shards is None:
         raise InvalidValueError(
             "`num_shards` is needed: into how many shards the rows are to be dealt. (Data that are in shards already "
@@ -156,7 +153,7 @@ class Shard(NamedTuple):
     """The folder of the run; None: it stays in memory."""
 
 
-class Settings(NamedTuple):
+class ShardSettings(NamedTuple):
     """What all shards share."""
 
     model: Posterior
@@ -167,7 +164,7 @@ class Settings(NamedTuple):
     """Whether JAX runs in 64 bits where the shards were made."""
 
 
-def draw(shard: Shard, tell: Callable[[int], None], *, settings: Settings) -> Run | str:
+def draw(shard: Shard, tell: Callable[[int], None], *, settings: ShardSettings) -> Run | str:
     """Draw from a subposterior, from the last commit on where there is one; the run, or the folder it is in.
 
     Dask calls it again when its worker died: what the first attempt committed is not made a second time.
@@ -226,9 +223,7 @@ class Subposteriors:
 
     def __repr__(self) -> str:
         first = self.runs[0]
-        rows = f"{min(self.num_rows):,}" + (
-            f" to {max(self.num_rows):,}" if len(set(self.num_rows)) > 1 else ""
-        )
+        rows = f"{min(self.num_rows):,}" + (f" to {max(self.num_rows):,}" if len(set(self.num_rows)) > 1 else "")
         size = f"{first.num_chains} chains × {first.num_draws} draws of {first.configuration['dimension']} parameters"
         return f"Subposteriors({len(self)} shards of {rows} rows: {size})"
 

@@ -11,7 +11,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco.combine import assumptions
 from scirocco.combine.assumptions import effective_of, moments, moments_of
-from scirocco.combine.draws import Combined, Finding, Shards, conclude, read_shards
+from scirocco.combine.draws import AssumptionCheck, Combined, ShardDraws, conclude, read_shards
 from scirocco.combine.shards import Subposteriors
 from scirocco.errors import InvalidValueError
 from scirocco.model import Model
@@ -104,19 +104,17 @@ def weierstrass(
     diagonal = weights == "diagonal"
     parts = moments_of(shards, diagonal=diagonal)  # refuses what has no precision
     if len(parts) == 1:
-        return conclude("weierstrass", shards, shards.points[0][_shuffled(shards.shortest, number, rng)], [])
+        return conclude("weierstrass", shards, shards.points[0][shuffled(shards.shortest, number, rng)], [])
     level, merges = list(shards.points), []
     while len(level) > 1:
         wanted = number if len(level) == 2 else max(number, shards.shortest)
         pairs = zip(level[::2], level[1::2], strict=False)
-        merges.append(
-            [merge(a, b, wanted, acceptance, shards.names, rng, diagonal=diagonal) for a, b in pairs]
-        )
+        merges.append([merge(a, b, wanted, acceptance, shards.names, rng, diagonal=diagonal) for a, b in pairs])
         level = [one.points for one in merges[-1]] + level[len(level) // 2 * 2 :]
     effective = effective_of(shards)
     known = assumptions.noisy_precisions(shards, effective)
     findings = [
-        Finding(known.numbers) if diagonal else known,
+        AssumptionCheck(known.numbers) if diagonal else known,
         assumptions.overlap(shards, parts, effective),
         _smoothing(shards, merges, effective, acceptance),
         _repeats(merges),
@@ -124,7 +122,7 @@ def weierstrass(
     return conclude("weierstrass", shards, level[0], findings)
 
 
-def _smoothing(shards: Shards, merges: list[list[Merge]], effective: Array, acceptance: float) -> Finding:
+def _smoothing(shards: ShardDraws, merges: list[list[Merge]], effective: Array, acceptance: float) -> AssumptionCheck:
     """Whether kernels wider than the scatter of differences have averaged what is not Gaussian.
 
     At h = 1 a Gaussian merge keeps 2^(-d/2) of its pairs.
@@ -136,9 +134,9 @@ def _smoothing(shards: Shards, merges: list[list[Merge]], effective: Array, acce
         "accepted": [[one.accepted for one in level] for level in merges],
     }
     if shape.message is None or widest <= 1.0:
-        return Finding(numbers)
+        return AssumptionCheck(numbers)
     d = shards.dimension
-    return Finding(
+    return AssumptionCheck(
         numbers,
         f"the subposteriors are not Gaussian (skewness {shape.numbers['skewness']:.2f}, excess kurtosis "
         f"{shape.numbers['kurtosis_lowest']:.2f} to {shape.numbers['kurtosis_highest']:.2f}), and at acceptance "
@@ -148,12 +146,12 @@ def _smoothing(shards: Shards, merges: list[list[Merge]], effective: Array, acce
     )
 
 
-def _repeats(merges: list[list[Merge]]) -> Finding:
+def _repeats(merges: list[list[Merge]]) -> AssumptionCheck:
     distinct = [[one.distinct for one in level] for level in merges]
     worst = min((one for level in merges for one in level), key=lambda one: one.distinct / len(one.points))
     if 2 * worst.distinct >= len(worst.points):
-        return Finding({"distinct": distinct})
-    return Finding(
+        return AssumptionCheck({"distinct": distinct})
+    return AssumptionCheck(
         {"distinct": distinct},
         f"a merge made {len(worst.points):,} draws of {worst.distinct:,} distinct pairs: draws repeat themselves. Make "
         "more draws of the subposteriors, ask for fewer (`num_draws`), or raise `acceptance`.",
@@ -174,14 +172,7 @@ class Merge(NamedTuple):
 
 
 def merge(
-    a: Array,
-    b: Array,
-    num_draws: int,
-    acceptance: float,
-    names: list[str],
-    rng: np.random.Generator,
-    *,
-    diagonal: bool,
+    a: Array, b: Array, num_draws: int, acceptance: float, names: list[str], rng: np.random.Generator, *, diagonal: bool
 ) -> Merge:
     """Draws from the product of the densities of `a` and `b`."""
     first = moments(a, names, "a merged sample", diagonal=diagonal)
@@ -206,10 +197,10 @@ def merge(
 
 
 def _pairs(num_a: int, num_b: int, number: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    return _shuffled(num_a, number, rng), _shuffled(num_b, number, rng)
+    return shuffled(num_a, number, rng), shuffled(num_b, number, rng)
 
 
-def _shuffled(size: int, number: int, rng: np.random.Generator) -> Array:
+def shuffled(size: int, number: int, rng: np.random.Generator) -> Array:
     """`number` of the indices below `size` at random, each as often as any other, up to one."""
     return np.concatenate([rng.permutation(size) for _ in range(-(-number // size))])[:number]
 

@@ -7,7 +7,7 @@ sampling is checked here, and the message names the array.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +19,8 @@ from scirocco.data.values import Frame, as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
-_WILD_SCALE = 1e3
-_SCALE_PROBE_ROWS = 10_000
+_WILD_SCALE = 1e3  # ratio of standard deviations that is warned of
+_SCALE_PROBE_ROWS = 10_000  # rows that are looked at for it
 _ROUNDING, _NOTICEABLE = 6e-8, 1e-3
 """Relative rounding error of float32, and the part of a standard deviation by which it may change a value."""
 
@@ -155,9 +155,7 @@ def _leaves(data: Data) -> tuple[list[Any], Any, list[str]]:
             "np.stack(list(rows))."
         )
     if not leaves:
-        raise InvalidValueError(
-            "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
-        )
+        raise InvalidValueError("`data` holds no arrays. Pass an array or a dict of arrays with one row per datum.")
     if table is not None:
         return leaves, treedef, [f"column `{name}` of the data" for name in sorted(table)]
     bare = len(leaves) == 1 and jax.tree_util.all_leaves([data])
@@ -208,20 +206,20 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
                 "required (no strings, missing values, dates or ragged lists). Encode it as numbers, and drop or "
                 "impute missing values first."
             )
-    return array.astype(
-        np.result_type(*{np.asarray(value).dtype for value in array.flat} or {np.dtype(float)})
-    )
+    return array.astype(np.result_type(*{np.asarray(value).dtype for value in array.flat} or {np.dtype(float)}))
 
 
 def _check_lengths(arrays: list[np.ndarray], names: list[str]) -> None:
-    lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name.removeprefix('data ')}: {length}" for name, length in lengths.items())
-        raise InvalidValueError(
-            f"the data arrays have different numbers of rows ({listed}). They must be equal."
-        )
-    if not next(iter(lengths.values())):
+    check_lengths({name.removeprefix("data "): array for name, array in zip(names, arrays, strict=True)})
+    if not len(arrays[0]):
         raise InvalidValueError("the data are empty: there are 0 rows.")
+
+
+def check_lengths(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise an error for arrays of different lengths."""
+    if len({len(array) for array in arrays.values()}) > 1:
+        listed = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
+        raise InvalidValueError(f"the arrays have different numbers of rows ({listed}). They must be equal.")
 
 
 def check_finite(array: np.ndarray, name: str, first_row: int = 0, columns: Sequence[str] = ()) -> None:
@@ -263,9 +261,7 @@ def _wild_scales(array: np.ndarray, name: str) -> str:
     )
 
 
-def _to_jax_precision(
-    arrays: list[np.ndarray], names: list[str], columns: list[list[str]]
-) -> list[np.ndarray]:
+def _to_jax_precision(arrays: list[np.ndarray], names: list[str], columns: list[list[str]]) -> list[np.ndarray]:
     """Cast 64-bit arrays if JAX uses 32 bits."""
     if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         return arrays

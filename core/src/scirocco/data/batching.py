@@ -35,8 +35,8 @@ from scirocco.data.shuffle import epoch_words, random_order, scale_word, shuffle
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array, Data, Key, Rows
 
-_ALIGNMENT = 64
-_SHORT_ROW, _LARGEST_COPY = 256, 1 << 33
+_ALIGNMENT = 64  # bytes; JAX copies memory that is not aligned so
+_SHORT_ROW, _LARGEST_COPY = 256, 1 << 33  # numbers of a short row; bytes that may be copied
 SAMPLING = ("auto", "blocks", "without_replacement", "with_replacement")
 
 
@@ -175,15 +175,15 @@ class Blocks(Batching):
         return batching, data if shared else jax.tree.map(_columns, data)
 
 
-class _Columns(NamedTuple):
+class _ColumnArray(NamedTuple):
     """An array with the rows along the last axis."""
 
     leaf: Array
 
 
-def _columns(leaf: Array) -> Array | _Columns:
+def _columns(leaf: Array) -> Array | _ColumnArray:
     short = leaf.size <= _SHORT_ROW * leaf.shape[0] and leaf.nbytes <= _LARGEST_COPY
-    return _Columns(jnp.moveaxis(leaf, 0, -1)) if short else leaf
+    return _ColumnArray(jnp.moveaxis(leaf, 0, -1)) if short else leaf
 
 
 @pytree_dataclass
@@ -196,8 +196,8 @@ class BlocksByColumns(Blocks):
     def take(self, data: Data, plan: Array) -> Batch:
         """Windows of columns, or a gather of rows: for several chains it is faster than windows of rows."""
 
-        def one(leaf: Array | _Columns) -> Array:
-            if isinstance(leaf, _Columns):
+        def one(leaf: Array | _ColumnArray) -> Array:
+            if isinstance(leaf, _ColumnArray):
                 window = jax.lax.dynamic_slice_in_dim(leaf.leaf, plan, self.size, axis=-1)
                 return jnp.moveaxis(window, -1, 0)
             return gather(leaf, plan + jnp.arange(self.size))
@@ -207,14 +207,14 @@ class BlocksByColumns(Blocks):
     def rows(self, data: Data) -> Data:
         """The data with the rows along the first axis."""
 
-        def one(leaf: Array | _Columns) -> Array:
-            return jnp.moveaxis(leaf.leaf, -1, 0) if isinstance(leaf, _Columns) else leaf
+        def one(leaf: Array | _ColumnArray) -> Array:
+            return jnp.moveaxis(leaf.leaf, -1, 0) if isinstance(leaf, _ColumnArray) else leaf
 
         return jax.tree.map(one, data, is_leaf=_is_columns)
 
 
 def _is_columns(node: Any) -> bool:
-    return isinstance(node, _Columns)
+    return isinstance(node, _ColumnArray)
 
 
 @pytree_dataclass
@@ -244,9 +244,7 @@ class IndependentRows(Batching):
 
     def take(self, data: Data, plan: Array) -> Batch:
         """A gather."""
-        return Batch(
-            gather(data, plan), plan, None, self.num_rows / self.size, self.correction, self.num_rows
-        )
+        return Batch(gather(data, plan), plan, None, self.num_rows / self.size, self.correction, self.num_rows)
 
 
 def _take_aligned(leaf: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from scirocco._random import SeedPurpose
 from scirocco.data.batching import Batching, Blocks
 from scirocco.data.shuffle import random_order, shuffled_numbers, uniform_index
 from scirocco.data.spread import AnyRows, Layout, OwnRows, SpreadRows, SumOverDevices, local_batching
-from scirocco.data.tables import ENDLESS, Feed, Segment, Summand, Table, WholeFeed, full_sum
+from scirocco.data.tables import ENDLESS, EachRow, Feed, Segment, Summed, Table, WholeFeed, full_sum
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
@@ -129,11 +129,11 @@ class Spread(Table):
         """Batches gathered from all devices."""
         return WholeFeed(Segment(self.data, self.batching, 0, ENDLESS))
 
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """Each device sums its rows; then one sum of sums."""
         return _sum(summand, self.devices, self.layout.length, position, self.data, key)
 
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """Not supported: estimators that keep a value for every row are rejected."""
         raise NotImplementedError("values of single rows are not kept across devices")
 
@@ -189,9 +189,7 @@ def _canonical(leaf: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
 
 
-def _place(
-    devices: Devices, layout: Layout, shape: tuple[int, ...], stretch: Callable[[int], np.ndarray]
-) -> jax.Array:
+def _place(devices: Devices, layout: Layout, shape: tuple[int, ...], stretch: Callable[[int], np.ndarray]) -> jax.Array:
     """An array whose ranges are on their devices; only those of this process are made."""
 
     def piece(index: Any) -> np.ndarray:
@@ -202,17 +200,14 @@ def _place(
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _sum(
-    summand: Summand, devices: Devices, length: int, position: Params, data: SpreadRows, key: Key | None
-) -> PyTree:
+def _sum(summand: Summed, devices: Devices, length: int, position: Params, data: SpreadRows, key: Key | None) -> PyTree:
     over_rows, same = PartitionSpec(devices.row_axes), PartitionSpec()
 
     def own(position: Params, data: SpreadRows, key: Key | None) -> PyTree:
-        return full_sum(SumOverDevices(summand, devices.row_axes), position, data, length, key=key)
+        across = SumOverDevices(summand, devices.row_axes)  # type: ignore[arg-type]  # no row is asked for alone
+        return full_sum(across, position, data, length, key=key)
 
-    mapped = jax.shard_map(
-        own, mesh=devices.mesh, in_specs=(same, over_rows, same), out_specs=same, check_vma=False
-    )
+    mapped = jax.shard_map(own, mesh=devices.mesh, in_specs=(same, over_rows, same), out_specs=same, check_vma=False)
     return mapped(position, data, key)
 
 

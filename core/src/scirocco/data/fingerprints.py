@@ -14,9 +14,9 @@ import numpy as np
 
 from scirocco._checksum import checksum
 
-_BLOCK = 1 << 20
-_MANY = 64
-_THREADS = 4
+_BLOCK = 1 << 20  # bytes hashed at a time
+_MANY = 64  # blocks, from which on threads are used
+_THREADS = 4  # that hash at once
 
 
 def shortened(content: bytes) -> str:

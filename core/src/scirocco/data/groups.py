@@ -55,9 +55,7 @@ class GroupedSource(Labelled, ArraySource):
     hold several groups, in a random order: as many as fit.
     """
 
-    def __init__(
-        self, bins: PyTree, labels: np.ndarray, bin_of: np.ndarray, place_of: np.ndarray, num_data: int
-    ):
+    def __init__(self, bins: PyTree, labels: np.ndarray, bin_of: np.ndarray, place_of: np.ndarray, num_data: int):
         super().__init__(bins)
         self.unit = _unit(bins["present"].shape[1])
         self.labels, self.bin_of, self.place_of, self.num_data = labels, bin_of, place_of, num_data
@@ -166,9 +164,7 @@ def grouped(data: Data, column: str) -> GroupedSource | StreamedGroups:
             f"{type(data).__name__}."
         )
     if column not in columns:
-        raise InvalidValueError(
-            f"the data have no column {column!r} with the groups; they have {sorted(columns)}."
-        )
+        raise InvalidValueError(f"the data have no column {column!r} with the groups; they have {sorted(columns)}.")
     rest = {name: values for name, values in columns.items() if name != column}
     if not rest:
         raise InvalidValueError(f"the data have no column other than the groups ({column!r}).")
@@ -238,9 +234,7 @@ def _packed(rows: PyTree, labels: np.ndarray, codes: np.ndarray) -> GroupedSourc
     at = begin[sorted_codes] + np.arange(len(order)) - first[sorted_codes]
     group[bin_of[sorted_codes], at] = place_of[sorted_codes]
     source[bin_of[sorted_codes], at] = order
-    source = np.where(
-        group < places, source, source[:, :1]
-    )  # padding repeats a row of the bin: values stay valid
+    source = np.where(group < places, source, source[:, :1])  # padding repeats a row of the bin: values stay valid
     present = np.zeros((num_bins, places), bool)
     present[bin_of, place_of] = True
     bins = {"rows": jax.tree.map(lambda leaf: leaf[source], rows), "group": group, "present": present}
@@ -253,9 +247,7 @@ def _filled(sizes: np.ndarray, order: np.ndarray, width: int, places: int) -> tu
     bin_of, place_of = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
     begin, number = 0, 0
     while begin < len(order):
-        stop = min(
-            int(np.searchsorted(ends, ends[begin] + width, side="right")) - 1, begin + places, len(order)
-        )
+        stop = min(int(np.searchsorted(ends, ends[begin] + width, side="right")) - 1, begin + places, len(order))
         bin_of[order[begin:stop]], place_of[order[begin:stop]] = number, np.arange(stop - begin)
         begin, number = stop, number + 1
     return bin_of, place_of

@@ -21,7 +21,7 @@ import numpy as np
 from scirocco.data.native.npy import as_bytes
 from scirocco.types import Array, Key
 
-ROUNDS = 32
+ROUNDS = 32  # an index is then uniform up to 2^-32
 
 
 def random_order(words: Array, positions: Array, length: int | Array) -> Array:
@@ -93,9 +93,9 @@ def _mix(x: Array) -> Array:
     return x ^ (x >> 16)
 
 
-_NUM_BUCKETS = 256
-_PIECE = 4 << 20
-_INDEX_BYTES = 16
+_NUM_BUCKETS = 256  # one byte names a bucket
+_PIECE = 4 << 20  # bytes that are returned at a time
+_INDEX_BYTES = 16  # of a row, for its order
 
 
 class RowShuffle:

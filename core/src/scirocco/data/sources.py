@@ -147,9 +147,7 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
         raise InvalidTypeError(
             f"{call} of {name} returned {_tree.leaf_names(rows)}, but `row_spec` has {_tree.leaf_names(spec)}."
         )
-    for leaf, row, wanted in zip(
-        _tree.leaf_names(spec), jax.tree.leaves(rows), jax.tree.leaves(spec), strict=True
-    ):
+    for leaf, row, wanted in zip(_tree.leaf_names(spec), jax.tree.leaves(rows), jax.tree.leaves(spec), strict=True):
         got, want = (np.shape(row), np.asarray(row).dtype), ((count, *wanted.shape), wanted.dtype)
         if got != want:
             raise InvalidTypeError(
@@ -160,7 +158,7 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
             raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are required.")
 
 
-_SHARE = 0.25
+_SHARE = 0.25  # of the free memory; larger maps are streamed
 
 
 class MappedSource(RowSource):

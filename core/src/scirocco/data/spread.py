@@ -178,9 +178,7 @@ class OwnSum:
     def _own(self, key: Key | None) -> Key | None:
         return None if key is None else jax.random.fold_in(key, jax.lax.axis_index(self.axes))
 
-    def total(
-        self, position: Params, rows: SpreadRows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: SpreadRows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i) over the data rows of this device."""
         if rows.valid is not None:
             weights = rows.valid if weights is None else weights * rows.valid
@@ -209,9 +207,7 @@ class SumOverDevices(OwnSum):
         """The sum of the parts."""
         return jax.lax.psum(total, self.axes)
 
-    def total(
-        self, position: Params, rows: SpreadRows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: SpreadRows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i) over the rows of the devices."""
         return self.across(super().total(position, rows, weights, key))
 

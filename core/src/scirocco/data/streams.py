@@ -16,22 +16,22 @@ from scirocco import _tree
 from scirocco.data.arrays import RowSource, check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
 from scirocco.data.sources import available_memory
-from scirocco.data.superbatches import ScatteredRows, Scheme, ShuffledBlocks, Superbatch
-from scirocco.data.tables import Feed, Segment, Summand, Table, size_of_row, to_device
+from scirocco.data.superbatches import ScatteredRows, ShuffledBlocks, Superbatch, SuperbatchScheme
+from scirocco.data.tables import EachRow, Feed, Segment, Summed, Table, size_of_row, to_device
 from scirocco.errors import DataChangedError
 from scirocco.types import Key, Params, PyTree, Rows
 
 log = logging.getLogger("scirocco")
 
-_SUPERBATCH_BYTES = 32 << 20
-_WIDE_SUPERBATCH_BYTES = 64 << 20
-_MAX_GROUP = 256
-_MAX_BLOCKS = 16
-_PASS_BYTES = 8 << 20
-_CACHE_SHARE = 0.7
-_SETUP_BATCH = 500
-_BUFFERS = 3
-_PLANNED = 4
+_SUPERBATCH_BYTES = 32 << 20  # of rows in one superbatch
+_WIDE_SUPERBATCH_BYTES = 64 << 20  # if distant rows must be mixed
+_MAX_GROUP = 256  # batches in a superbatch
+_MAX_BLOCKS = 16  # windows in a superbatch
+_PASS_BYTES = 8 << 20  # of a piece in a pass over all rows
+_CACHE_SHARE = 0.7  # of the free memory, for the page cache
+_SETUP_BATCH = 500  # rows of the batches of a set-up without batches
+_BUFFERS = 3  # superbatches: one is used, the others are filled
+_PLANNED = 4  # superbatches drawn by one program
 
 
 class Streamed(Table):
@@ -43,7 +43,7 @@ class Streamed(Table):
     def __init__(self, source: RowSource, batching: Batching, automatic: bool, wants_index: bool = False):
         self.source = source
         self.num_rows = source.num_rows
-        self.reader = _Reader(source, wants_index)
+        self.reader = _BufferReader(source, wants_index)
         self.row_spec = self.reader.spec
         whole = isinstance(batching, AllRows)  # the host makes passes; batches are only for the set-up
         drawn = Blocks(batching.num_rows, min(_SETUP_BATCH, batching.num_rows)) if whole else batching
@@ -59,7 +59,7 @@ class Streamed(Table):
         """Superbatches; the next one is read ahead."""
         return _SuperbatchFeed(self.reader, self.scheme, key)
 
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """One sequential pass, in pieces of about 8 MB."""
         total = None
         for number, rows in enumerate(self._pieces()):
@@ -70,7 +70,7 @@ class Streamed(Table):
             total = jax.block_until_ready(_accumulate(summand, position, rows, total, own))
         return total
 
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """One pass; the result has a value for every row, so it must fit into memory."""
         parts = [
             jax.tree.map(np.asarray, _each(summand, position, rows, _own(key, number)))
@@ -123,12 +123,12 @@ class Streamed(Table):
 
 
 @partial(jax.jit, static_argnums=0)
-def _accumulate(summand: Summand, position: Params, rows: Rows, total: PyTree, key: Key | None) -> PyTree:
+def _accumulate(summand: Summed, position: Params, rows: Rows, total: PyTree, key: Key | None) -> PyTree:
     return _tree.add(total, summand.total(position, rows, None, key))
 
 
 @partial(jax.jit, static_argnums=0)
-def _each(summand: Summand, position: Params, rows: Rows, key: Key | None) -> PyTree:
+def _each(summand: EachRow, position: Params, rows: Rows, key: Key | None) -> PyTree:
     return summand.each(position, rows, key)
 
 
@@ -137,7 +137,7 @@ def _own(key: Key | None, number: int) -> Key | None:
     return None if key is None else jax.random.fold_in(key, number)
 
 
-class _Reader:
+class _BufferReader:
     """Fills preallocated arrays from any source, in the precision of JAX."""
 
     def __init__(self, source: RowSource, wants_index: bool):
@@ -148,9 +148,7 @@ class _Reader:
         same = jax.tree.map(lambda a, b: a.dtype == b.dtype, self.spec, source.row_spec)
         self._direct = source.fills and all(jax.tree.leaves(same))
         self.scatters = self._direct and source.scatters
-        self._places: dict[
-            int, tuple[Any, Any]
-        ] = {}  # for the buffers of a feed, which are few and permanent
+        self._places: dict[int, tuple[Any, Any]] = {}  # for the buffers of a feed, which are few and permanent
         self._check = not source.checked
 
     def buffer(self, num_rows: int) -> Rows:
@@ -208,7 +206,7 @@ class _Reader:
 class _SuperbatchFeed(Feed):
     """A ring of buffers: the device works on one while a thread fills the next ones."""
 
-    def __init__(self, reader: _Reader, scheme: Scheme, key: Key):
+    def __init__(self, reader: _BufferReader, scheme: SuperbatchScheme, key: Key):
         self._reader, self._scheme = reader, scheme
         # a separate copy: the loop donates the buffers of a state
         words = np.array(jax.random.key_data(key))
@@ -272,7 +270,7 @@ class _SuperbatchFeed(Feed):
         self._reader.forget(self._buffers)
 
 
-def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[Scheme, str]:
+def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[SuperbatchScheme, str]:
     """The scheme for a source, and the reason; the reason also goes to the log `scirocco`."""
     row_bytes = size_of_row(spec)
     shuffled = source.shuffled
@@ -298,7 +296,7 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
     return scheme, f"{scheme.in_words}: {reason}"
 
 
-def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> Scheme:
+def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> SuperbatchScheme:
     """Superbatches of a power of two batches, about 32 MB (64 MB if distant rows must be mixed)."""
     target = _SUPERBATCH_BYTES if scattered or shuffled else _WIDE_SUPERBATCH_BYTES
     most = min(_MAX_GROUP, target // (row_bytes * batching.size), batching.num_rows // batching.size)

@@ -32,8 +32,8 @@ from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import Batch, Batching, Blocks
 from scirocco.types import Array, Data, Key, Rows
 
-_RUN_BYTES = 65_536
-_RUNS_IN_BATCH = 4
+_RUN_BYTES = 65_536  # of rows that are moved together
+_RUNS_IN_BATCH = 4  # the fewest
 
 
 @pytree_dataclass
@@ -79,7 +79,7 @@ class Superbatch(Batching):
         return Batch(jax.tree.map(cut, data), index, weights, scale, self.factor, self.num_rows)
 
 
-class Scheme(abc.ABC):
+class SuperbatchScheme(abc.ABC):
     """Fills superbatches."""
 
     group: int
@@ -100,9 +100,7 @@ class Scheme(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fill(
-        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
-    ) -> np.ndarray | None:
+    def fill(self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows) -> np.ndarray | None:
         """Put the rows of a superbatch into `out`; return their numbers if they are known.
 
         `seed` is the superbatch's own, for randomness in addition to the plan.
@@ -113,7 +111,7 @@ class Scheme(abc.ABC):
         return None
 
 
-class ScatteredRows(Scheme):
+class ScatteredRows(SuperbatchScheme):
     """Rows drawn one by one, by the batching for arrays in memory."""
 
     in_words = "rows drawn one by one"
@@ -123,9 +121,7 @@ class ScatteredRows(Scheme):
         first = np.int32(number * self.group)
         return list(np.asarray(_plans(self.batching, count * self.group, key, first)).reshape(count, -1))
 
-    def fill(
-        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
-    ) -> np.ndarray | None:
+    def fill(self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows) -> np.ndarray | None:
         """Gather."""
         reader.take(plan, out)
         return plan
@@ -135,7 +131,7 @@ class ScatteredRows(Scheme):
         return None if index is None else self.batching.row_weights(index)
 
 
-class ShuffledBlocks(Scheme):
+class ShuffledBlocks(SuperbatchScheme):
     """Windows of neighbouring rows, shuffled together."""
 
     def __init__(self, num_rows: int, size: int, group: int, num_blocks: int, row_bytes: int, shuffled: bool):
@@ -154,9 +150,7 @@ class ShuffledBlocks(Scheme):
         starts = np.asarray(_plans(self._windows, count * self.num_blocks, key, first))
         return list(starts.reshape(count, -1))
 
-    def fill(
-        self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows
-    ) -> np.ndarray | None:
+    def fill(self, reader: Any, plan: np.ndarray, seed: list[int], out: Rows, spare: Rows) -> np.ndarray | None:
         """Read the windows, and put their rows into random order."""
         starts, random = plan, np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
         slots = random.permutation(self.group * self.batching.size // self.run)

@@ -23,23 +23,29 @@ from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.shuffle import random_order, uniform_index
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
-_CHUNK_BYTES = 1 << 21
-_CHUNK_BYTES_ACCELERATOR = 1 << 26
+_CHUNK_BYTES = 1 << 21  # of rows in one piece of a sum over all
+_CHUNK_BYTES_ACCELERATOR = 1 << 26  # the same on a GPU
 _CHUNK_WORK, _FEWEST = 1 << 19, 32
 """The same for rows that cost as much as many, in units of plain rows, and the least number of them."""
-_DENSE_NUMBERS = 1 << 23
+_DENSE_NUMBERS = 1 << 23  # that the rows of a piece may make at once
 
 
-class Summand(Protocol):
-    """f in Σ_i f(θ, x_i); hashable, because compiled programs are kept for each summand."""
+class Summed(Protocol):
+    """f whose sum over rows can be computed."""
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i) over the rows."""
+
+
+class EachRow(Protocol):
+    """f whose value for each row can be computed."""
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for each row."""
+
+
+class Summand(Summed, EachRow, Protocol):
+    """f in Σ_i f(θ, x_i); hashable, because compiled programs are kept for each summand."""
 
 
 @runtime_checkable
@@ -54,18 +60,13 @@ class OverDevices(Summand, Protocol):
         """The sum of the parts."""
 
 
-def is_dense(summand: Summand) -> bool:
+def is_dense(summand: Summed) -> bool:
     """Whether the value of a row takes as many numbers as there are parameters, according to the summand."""
     return getattr(summand, "dense", False)
 
 
 def full_sum(
-    summand: Summand,
-    position: Params,
-    data: Data,
-    num_rows: int,
-    chunk: int | None = None,
-    key: Key | None = None,
+    summand: Summed, position: Params, data: Data, num_rows: int, chunk: int | None = None, key: Key | None = None
 ) -> PyTree:
     """Σ_i f(θ, x_i) over the first `num_rows` rows of arrays on the device (inside a compiled program).
 
@@ -96,9 +97,7 @@ def full_sum(
     return jax.lax.fori_loop(0, steps, lambda step, total: _tree.add(total, part(step)), zeros)
 
 
-def _plain_sum(
-    summand: Summand, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None
-) -> PyTree:
+def _plain_sum(summand: Summed, position: Params, data: Data, num_rows: int, chunk: int, key: Key | None) -> PyTree:
     """The same without weights, which would store every row's value separately; the last rows are summed separately."""
 
     def part(begin: ArrayLike, length: int, number: ArrayLike) -> PyTree:
@@ -110,12 +109,10 @@ def _plain_sum(
     if total is None:
         whole -= 1
         total = part(whole * chunk, chunk, whole)
-    return jax.lax.fori_loop(
-        0, whole, lambda step, sums: _tree.add(sums, part(step * chunk, chunk, step)), total
-    )
+    return jax.lax.fori_loop(0, whole, lambda step, sums: _tree.add(sums, part(step * chunk, chunk, step)), total)
 
 
-def _row_cost(summand: Summand, data: Data) -> float:
+def _row_cost(summand: Summed, data: Data) -> float:
     """The cost of a row of the model of a summand, see `model.Facts`."""
     model = getattr(getattr(summand, "summand", summand), "model", None)
     if model is None:
@@ -142,9 +139,7 @@ class Probed:
 
     summand: Summand
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Both sums."""
         at, direction = position
         return jax.jvp(lambda p: self.summand.total(p, rows, weights, key), (at,), (direction,))
@@ -155,8 +150,8 @@ class Probed:
         return jax.jvp(lambda p: self.summand.each(p, rows, key), (at,), (direction,))
 
 
-_WORTH_SHARING = 1 << 20
-ENDLESS = 1 << 31
+_WORTH_SHARING = 1 << 20  # bytes; smaller arrays are copied
+ENDLESS = 1 << 31  # steps: more than a run has
 
 
 class Segment(NamedTuple):
@@ -201,11 +196,11 @@ class Table(abc.ABC):
         """The batches of a chain's batch key."""
 
     @abc.abstractmethod
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """Σ_i f(θ, x_i) over all rows (host side: one pass); `key` is for random summands."""
 
     @abc.abstractmethod
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for every row, in the order of batch indices."""
 
     @abc.abstractmethod
@@ -234,18 +229,16 @@ class Resident(Table):
         """One segment for all estimates."""
         return WholeFeed(Segment(self.data, self.batching, 0, ENDLESS))
 
-    def sum(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
         function, arguments = self.program(summand, position, key)
         return function(*arguments)
 
-    def program(
-        self, summand: Summand, position: Params, key: Key | None = None
-    ) -> tuple[Any, tuple[Any, ...]]:
+    def program(self, summand: Summed, position: Params, key: Key | None = None) -> tuple[Any, tuple[Any, ...]]:
         """The jitted function of `sum`, and its arguments."""
         return _sum, (summand, self.num_rows, position, self.data, key)
 
-    def each(self, summand: Summand, position: Params, key: Key | None = None) -> PyTree:
+    def each(self, summand: EachRow, position: Params, key: Key | None = None) -> PyTree:
         """In chunks, so that the intermediates stay small."""
         return _each(summand, self.num_rows, position, self.data, key)
 
@@ -274,12 +267,12 @@ class WholeFeed(Feed):
 
 
 @setup_program(0, 1)
-def _sum(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
+def _sum(summand: Summed, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _each(summand: Summand, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
+def _each(summand: EachRow, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     rows = jax.tree.map(lambda leaf: leaf[:num_rows], data)
 
     def one(numbered: tuple[Array, PyTree]) -> PyTree:

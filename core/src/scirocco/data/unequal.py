@@ -30,9 +30,7 @@ class WeightedRows(Batching):
         """Quantise the probabilities to multiples of 2^-32 and weight by the quantised ones: unbiased to the bit."""
         p = np.asarray(probabilities, dtype=np.float64)
         if p.shape != (num_rows,):
-            raise InvalidValueError(
-                f"`probabilities` must have one entry per row, shape ({num_rows},); got {p.shape}."
-            )
+            raise InvalidValueError(f"`probabilities` must have one entry per row, shape ({num_rows},); got {p.shape}.")
         if not np.all(np.isfinite(p)) or np.any(p <= 0):
             bad = int(np.flatnonzero(~np.isfinite(p) | (p <= 0))[0])
             raise InvalidValueError(
@@ -93,9 +91,7 @@ class StratifiedRows(Batching):
         """Divide the places in proportion to the strata, at least one for each."""
         labels = np.asarray(strata)
         if labels.shape != (num_rows,):
-            raise InvalidValueError(
-                f"`strata` must have one label per row, shape ({num_rows},); got {labels.shape}."
-            )
+            raise InvalidValueError(f"`strata` must have one label per row, shape ({num_rows},); got {labels.shape}.")
         _, codes, lengths = np.unique(labels, return_inverse=True, return_counts=True)
         check_batch_size(size, num_rows)
         if size < len(lengths):

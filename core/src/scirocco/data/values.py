@@ -14,6 +14,9 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+EXACT = 2**53
+"""Whole numbers up to here are exact in double precision."""
+
 
 @runtime_checkable
 class Series(Protocol):
@@ -59,7 +62,8 @@ class Sparse(Protocol):
 def as_numpy(values: Any, name: str) -> np.ndarray:
     """Any array, column or nested list as a NumPy array of native byte order; masked values raise an error.
 
-    Missing values of pandas, polars and Arrow become NaN in numbers, and None or NA in objects.
+    Missing values of pandas, polars and Arrow become NaN in numbers, and None or NA in objects: texts, and whole
+    numbers that double precision does not hold.
     """
     if hasattr(values, "tocsr"):  # NumPy would make an object of it, and SciPy crash on a damaged one
         raise InvalidTypeError(f"{name} is a sparse matrix; pass an array: `matrix.toarray()`.")
@@ -75,7 +79,19 @@ def as_numpy(values: Any, name: str) -> np.ndarray:
                 f"{name} is not a table: its rows differ in length. All rows must have the same columns."
             ) from error
         raise InvalidTypeError(f"{name} cannot be read as an array: {error}") from error
+    if array.dtype.kind == "f" and array.ndim == 1 and np.any(np.abs(array) >= EXACT):
+        array = _exact(values, array)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _exact(values: Any, array: np.ndarray) -> np.ndarray:
+    """Whole numbers of polars or Arrow that became decimal because some are missing, as objects."""
+    listed: list[Any] = getattr(values, "to_pylist", getattr(values, "to_list", list))()
+    if not any(isinstance(value, int) for value in listed):
+        return array
+    found = np.empty(len(listed), object)
+    found[:] = listed
+    return found
 
 
 def _refuse_masked(parts: Sequence[Any], name: str) -> None:
@@ -157,9 +173,7 @@ def _check_compressed(matrix: Any, name: str) -> None:
         outer, inner, kinds = inner, outer, kinds[::-1]
     indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
     if indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != outer + 1:
-        raise _damaged(
-            name, f"`indptr` must hold {outer + 1} integers, got {indptr.dtype} of shape {indptr.shape}"
-        )
+        raise _damaged(name, f"`indptr` must hold {outer + 1} integers, got {indptr.dtype} of shape {indptr.shape}")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
     if indptr[0] != 0 or len(falls):
         where = f"decreases after {kinds[0]} {falls[0]}" if indptr[0] == 0 else f"starts at {indptr[0]}"
@@ -172,9 +186,7 @@ def _check_compressed(matrix: Any, name: str) -> None:
     _check_indices(indices[: indptr[-1]], inner, kinds[1], name, indptr)
 
 
-def _check_indices(
-    indices: np.ndarray, size: int, kind: str, name: str, indptr: np.ndarray | None = None
-) -> None:
+def _check_indices(indices: np.ndarray, size: int, kind: str, name: str, indptr: np.ndarray | None = None) -> None:
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
         raise _damaged(name, f"{kind} indices must be integers, got {indices.dtype} of shape {indices.shape}")
     if indices.size and not 0 <= indices.min() <= indices.max() < size:
@@ -183,9 +195,7 @@ def _check_indices(
         if indptr is not None:
             other = "row" if kind == "column" else "column"
             who = f"{other} {int(np.searchsorted(indptr, at, side='right')) - 1}"
-        raise _damaged(
-            name, f"{who} has the {kind} index {indices[at]}; with {size} {kind}s they are 0..{size - 1}"
-        )
+        raise _damaged(name, f"{who} has the {kind} index {indices[at]}; with {size} {kind}s they are 0..{size - 1}")
 
 
 def _damaged(name: str, why: str) -> InvalidValueError:

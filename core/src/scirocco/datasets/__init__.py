@@ -3,23 +3,22 @@
 A data set is searched in the given folder; without one, in the folder of the environment variable SCIROCCO_DATA, and
 then in the user's cache (`$XDG_CACHE_HOME/scirocco/data`, by default
 `~/.cache/scirocco/data`); in each in a subfolder with the name of the data set, or in the folder itself. Files are
-compared with their sha256, once for each state of the file. A missing data set with a public source (covertype,
+compared with their sha256. A missing data set with a public source (covertype,
 movielens100k, mnist; requires the extra `data`) is downloaded from there into the cache, with checksums.
 """
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from scirocco._checks import did_you_mean
 from scirocco.datasets import corpora
 from scirocco.datasets.classification import COVERTYPE, MNIST, Covertype, Digits, covertype, mnist
 from scirocco.datasets.corpora import acl_abstracts, ap, kos, newsgroups20, wikipedia
 from scirocco.datasets.files import Dataset, Entry, Folder, state
-from scirocco.datasets.networks import GRAPHS, Links, graphs
-from scirocco.datasets.visits import MOVIELENS, MSWEB, MovieLens, Visits, movielens100k, msweb
+from scirocco.datasets.relations import GRAPHS, MOVIELENS, MSWEB, Links, MovieLens, Visits, graphs, movielens100k, msweb
 from scirocco.errors import InvalidValueError
 
 __all__ = [
@@ -88,8 +87,7 @@ def load(name: str, folder: Folder = None, **options: Any) -> Any:
     (581012, 54)
     """
     if name not in _LOADERS:
-        close = difflib.get_close_matches(str(name), _LOADERS, n=1, cutoff=0.4)
-        hint = f" Did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(name, _LOADERS)
         raise InvalidValueError(f"there is no data set `{name}`.{hint} Available are {', '.join(_LOADERS)}.")
     found = _LOADERS[name](folder, **options)
     if name not in _told:

@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.datasets.files import Entry, File, Folder, find
-from scirocco.datasets.originals import Original, Recipe, make_covertype, make_mnist
+from scirocco.datasets.files import Arrays, DownloadRecipe, Entry, File, Folder, Original, find
+
+QUANTITATIVE = (
+    "Elevation",
+    "Aspect",
+    "Slope",
+    "Horizontal_Distance_To_Hydrology",
+    "Vertical_Distance_To_Hydrology",
+    "Horizontal_Distance_To_Roadways",
+    "Hillshade_9am",
+    "Hillshade_Noon",
+    "Hillshade_3pm",
+    "Horizontal_Distance_To_Fire_Points",
+)
+_AREAS, _SOILS = 4, 40  # wilderness areas and soil types
+
+
+def make_covertype(files: list[Path]) -> Arrays:
+    """covtype.data.gz: 55 integers per row."""
+    with gzip.open(files[0], "rt", encoding="ascii") as stream:
+        table = np.loadtxt(stream, delimiter=",", dtype=np.int16)
+    first, second = len(QUANTITATIVE), len(QUANTITATIVE) + _AREAS
+    return {
+        "quantT": np.ascontiguousarray(table[:, :first].T),
+        "quant_names": np.array(QUANTITATIVE),
+        "wilderness": table[:, first:second].argmax(axis=1).astype(np.uint8),
+        "soil": table[:, second : second + _SOILS].argmax(axis=1).astype(np.uint8),
+        "cover_type": table[:, -1].astype(np.uint8),
+    }
+
+
+def make_mnist(files: list[Path]) -> Arrays:
+    """Four files of bytes with idx headers."""
+    names = ("x_train", "y_train", "x_test", "y_test")
+    return {name: _idx(path) for name, path in zip(names, files, strict=True)}
+
+
+def _idx(path: Path) -> np.ndarray:
+    content = gzip.decompress(path.read_bytes())
+    dimensions = content[3]
+    shape = np.frombuffer(content, ">i4", dimensions, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+
 
 COVERTYPE = Entry(
     "covertype",
@@ -17,7 +60,7 @@ COVERTYPE = Entry(
     "(0 to 3) and of the soil type (0 to 39) in place of 44 columns of zeros and ones (wilderness, soil), and the "
     "class 1 to 7 (cover_type), all in the original order.",
     "reuse is unlimited with retention of the notice: Copyright Jock A. Blackard and Colorado State University.",
-    Recipe(
+    DownloadRecipe(
         (
             Original(
                 "covtype.data.gz",
@@ -31,7 +74,6 @@ COVERTYPE = Entry(
 )
 SECOND = 2
 """The positive class: lodgepole pine, about half of the rows."""
-_NUM_WILDERNESS, _NUM_SOIL = 4, 40
 
 
 class Covertype(NamedTuple):
@@ -75,18 +117,16 @@ def covertype(folder: Folder = None, *, raw: bool = False) -> Covertype:
     """
     path = find(COVERTYPE, folder)["covertype.npz"]
     with np.load(path) as stored:
-        measured, areas, soils, classes = (
-            stored[name] for name in ("quantT", "wilderness", "soil", "cover_type")
-        )
+        measured, areas, soils, classes = (stored[name] for name in ("quantT", "wilderness", "soil", "cover_type"))
         names = tuple(str(name) for name in stored["quant_names"])
-    names += tuple(f"Wilderness_Area{number}" for number in range(1, _NUM_WILDERNESS + 1))
-    names += tuple(f"Soil_Type{number}" for number in range(1, _NUM_SOIL + 1))
+    names += tuple(f"Wilderness_Area{number}" for number in range(1, _AREAS + 1))
+    names += tuple(f"Soil_Type{number}" for number in range(1, _SOILS + 1))
     X = np.zeros((len(classes), len(names)), np.int16 if raw else np.float32)
     for column, values in enumerate(measured):
         X[:, column] = values if raw else _unit(values)
     rows, first = np.arange(len(X)), len(measured)
     X[rows, first + areas] = 1
-    X[rows, first + _NUM_WILDERNESS + soils] = 1
+    X[rows, first + _AREAS + soils] = 1
     y = classes.astype(np.int8) if raw else (classes == SECOND).astype(np.int8)
     source = COVERTYPE.source(path)
     return Covertype(X, y, names, source)
@@ -105,7 +145,7 @@ MNIST = Entry(
     "The .npz holds the four files as arrays of bytes in the original order, under the names x_train, y_train, x_test "
     "and y_test.",
     "CC BY-SA 3.0: copyright Yann LeCun and Corinna Cortes, derived from data of NIST.",
-    Recipe(
+    DownloadRecipe(
         tuple(
             Original(f"{name}.gz", f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz", f"md5:{md5}")
             for name, md5 in (

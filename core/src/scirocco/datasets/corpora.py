@@ -14,9 +14,7 @@ from scirocco.errors import InvalidValueError
 _KEYS = "The .npz holds the rows of a CSR matrix: indptr, indices (word ids from 0) and counts."
 _DICTIONARY = "the vocabulary of onlineldavb (dictnostops.txt, 7,702 words, lower case)"
 _CLEANING = "lower case, '-' to a space, everything outside [a-z ] dropped, split at spaces"
-_WORDS = File(
-    "vocab_dictnostops.txt", "223b1da89d686d5db3ea7f47b71ab464c5af4a8a0825ed29fa3fbdb72e3ce23f", 58_692
-)
+_WORDS = File("vocab_dictnostops.txt", "223b1da89d686d5db3ea7f47b71ab464c5af4a8a0825ed29fa3fbdb72e3ce23f", 58_692)
 
 ENTRIES: dict[str, Entry] = {
     entry.name: entry
@@ -63,11 +61,7 @@ ENTRIES: dict[str, Entry] = {
                     "47b68134ddf54f51ac5738d46aae2ba755376fb0317cf005ae10c759f542c546",
                     2_532_082,
                 ),
-                File(
-                    "vocab_top20k.txt",
-                    "5cbd5da5cf1d45ff5f89210eda37c7e05346aa1be17c90b9c4298a4d69617863",
-                    158_157,
-                ),
+                File("vocab_top20k.txt", "5cbd5da5cf1d45ff5f89210eda37c7e05346aa1be17c90b9c4298a4d69617863", 158_157),
             ),
             "20 Newsgroups, the version sorted by date (11,314 training and 7,532 test documents)",
             f"Headers dropped, {_CLEANING}; the 20,000 commonest words of 8 documents or more, or {_DICTIONARY}. "
@@ -114,12 +108,12 @@ def wikipedia(folder: Folder = None, min_tokens: int = 50) -> Dataset:
     >>> data.matrix.shape, data.vocabulary[:2]         # doctest: +SKIP
     ((90218, 7702), ('writings', 'yellow'))
     """
-    return _corpus(ENTRIES["wikipedia"], folder, min_tokens, ("page_id",))
+    return read_counts(ENTRIES["wikipedia"], folder, min_tokens, ("page_id",))
 
 
 def acl_abstracts(folder: Folder = None, min_tokens: int = 0) -> Dataset:
     """58,656 titles and abstracts of computational linguistics, 2016-2026, in the words of `wikipedia`."""
-    return _corpus(ENTRIES["acl_abstracts"], folder, min_tokens)
+    return read_counts(ENTRIES["acl_abstracts"], folder, min_tokens)
 
 
 def newsgroups20(folder: Folder = None, min_tokens: int = 1, vocabulary: str = "top20k") -> Dataset:
@@ -131,20 +125,20 @@ def newsgroups20(folder: Folder = None, min_tokens: int = 1, vocabulary: str = "
     _checks.choice(vocabulary, "vocabulary", ("top20k", "dictnostops"))
     files = (f"newsgroups20_{vocabulary}.npz", f"vocab_{vocabulary}.txt")
     extras = ("test", "label", "article") if vocabulary == "dictnostops" else ()
-    return _corpus(ENTRIES["newsgroups20"].some(*files), folder, min_tokens, extras)
+    return read_counts(ENTRIES["newsgroups20"].some(*files), folder, min_tokens, extras)
 
 
 def ap(folder: Folder = None, min_tokens: int = 0) -> Dataset:
     """2,246 articles of the Associated Press, 10,473 words: the example of lda-c."""
-    return _corpus(ENTRIES["ap"], folder, min_tokens)
+    return read_counts(ENTRIES["ap"], folder, min_tokens)
 
 
 def kos(folder: Folder = None, min_tokens: int = 0) -> Dataset:
     """3,430 blog entries, 6,906 words; the words themselves are not available."""
-    return _corpus(ENTRIES["kos"], folder, min_tokens)
+    return read_counts(ENTRIES["kos"], folder, min_tokens)
 
 
-def _corpus(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ...] = ()) -> Dataset:
+def read_counts(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ...] = ()) -> Dataset:
     """The counts (the one .npz) and the words (the .txt, if any) of an entry, without the short rows."""
     _checks.positive_int(min_tokens, "min_tokens", minimum=0)
     sparse = require("scipy.sparse", f"the data set `{entry.name}`")
@@ -160,9 +154,7 @@ def _corpus(entry: Entry, folder: Folder, min_tokens: int, extras: tuple[str, ..
         found = {name: stored[name] for name in extras}
     keep = np.asarray(matrix.sum(axis=1)).ravel() >= min_tokens
     if not keep.any():
-        raise InvalidValueError(
-            f"no document of `{entry.name}` has {min_tokens:,} tokens; use a smaller `min_tokens`."
-        )
+        raise InvalidValueError(f"no document of `{entry.name}` has {min_tokens:,} tokens; use a smaller `min_tokens`.")
     if not keep.all():
         matrix, found = matrix[keep], {name: array[keep] for name, array in found.items()}
     return Dataset(matrix, words, entry.source(counts), found)

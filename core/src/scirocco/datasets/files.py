@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from scirocco.datasets.originals import Recipe, obtain
+from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingDataError
 from scirocco.store.files import writing
 
 VARIABLE = "SCIROCCO_DATA"
-_PIECE = 1 << 20
-_MEMORY = "checked.json"
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file of the public source."""
+
+    name: str
+    address: str
+    checksum: str
+    """`sha256:...` or `md5:...`, as published."""
+
+
+@dataclass(frozen=True)
+class DownloadRecipe:
+    """Recipe to make a data set from its originals."""
+
+    originals: tuple[Original, ...]
+    make: Callable[[list[Path]], Arrays]
+    """Makes the arrays from the files, in the order of `originals`."""
+    content: str
+    """Expected `digest` of the result of `make`."""
+
 
 Folder = str | os.PathLike[str] | None
 
@@ -47,7 +68,7 @@ class Entry:
     preparation: str
     """Description of how the files are made from the original."""
     licence: str
-    recipe: Recipe | None = None
+    recipe: DownloadRecipe | None = None
     """Recipe to make it from its public source, if that can be downloaded."""
 
     def some(self, *names: str) -> Entry:
@@ -104,7 +125,7 @@ def find(entry: Entry, folder: Folder = None) -> dict[str, Path]:
     return out
 
 
-def _made(entry: Entry, recipe: Recipe) -> Path:
+def _made(entry: Entry, recipe: DownloadRecipe) -> Path:
     """The file made on this machine from the public source; it is created on first use."""
     path = _made_path(entry)
     if not path.is_file():
@@ -173,44 +194,59 @@ def _missing(entry: Entry, places: list[Path]) -> str:
 
 
 def check(path: Path, file: File) -> None:
-    """Compare a file with its sha256, unless this was done since its last change."""
-    status = path.stat()
-    mark = [status.st_size, status.st_mtime_ns, file.sha256]
-    key = str(path.resolve())
-    known = _remembered()
-    if known.get(key) == mark:
-        return
-    found = sha256(path)
+    """Compare a file with its sha256."""
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != file.sha256:
         raise InvalidValueError(
-            f"{path} is damaged or another version: its sha256 is {found} ({status.st_size:,} bytes), expected "
+            f"{path} is damaged or another version: its sha256 is {found} ({path.stat().st_size:,} bytes), expected "
             f"{file.sha256} ({file.size:,} bytes). Replace the file."
         )
-    _remember({**known, key: mark})
 
 
-def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+# -- downloads, and what is made of them: compared with a digest, so that it is exactly what the loaders expect --------
 
 
-def _remembered() -> dict[str, Any]:
-    """The cache of earlier checks; empty if it cannot be read."""
+def digest(arrays: Arrays) -> str:
+    """sha256 over names, types, shapes and bytes of some arrays."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def obtain(name: str, recipe: DownloadRecipe, path: Path) -> None:
+    """Download the originals into the cache, make the arrays, and write them to `path` atomically."""
+    arrays = recipe.make([download(name, original, path.parent) for original in recipe.originals])
+    found = digest(arrays)
+    if found != recipe.content:
+        raise InvalidValueError(
+            f"the arrays made from the originals of `{name}` have the wrong digest ({found}, expected "
+            f"{recipe.content}): the public source has changed. Nothing was kept."
+        )
     try:
-        found = json.loads((cache_folder() / _MEMORY).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        with writing(str(path), sync=False, many_writers=True) as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        raise InvalidValueError(f"`{name}` cannot be written to {path.parent}: {error}.") from error
 
 
-def _remember(checked: dict[str, Any]) -> None:
-    """Write the cache atomically; if that fails, the next check is repeated."""
-    folder = cache_folder()
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        with writing(str(folder / _MEMORY), sync=False, many_writers=True) as file:
-            file.write(json.dumps(checked).encode())
+def download(name: str, original: Original, folder: Path) -> Path:
+    """Download one file and check it before renaming it; existing files are not downloaded again."""
+    pooch = require("pooch", f"downloading the data set `{name}`")
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        found = pooch.retrieve(original.address, original.checksum, fname=original.name, path=folder)
+    except ValueError as error:
+        raise InvalidValueError(
+            f"the file that {original.address} sent for {original.name} of `{name}` is damaged or another version: "
+            f"its checksum should be {original.checksum}. Nothing was kept."
+        ) from error
+    except Exception as error:  # requests has its own exceptions; in any case there is no file
+        raise MissingDataError(
+            f"{original.name} of the data set `{name}` could not be downloaded from {original.address} ({error}). Put "
+            f"it into {folder} yourself (checksum {original.checksum}), or pass a folder with the data set."
+        ) from None  # the cause is in the message; its own traceback has 60 lines
+    return Path(found)

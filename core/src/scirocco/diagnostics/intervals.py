@@ -48,11 +48,7 @@ def least_draws(interval: float) -> int:
 
 def widest(count: int, interval: float) -> float:
     """The interval, or the widest that so many draws determine; 0 for a single draw."""
-    return (
-        float(interval)
-        if count >= least_draws(interval)
-        else math.floor(100 * (count - 1) / (count + 1)) / 100
-    )
+    return float(interval) if count >= least_draws(interval) else math.floor(100 * (count - 1) / (count + 1)) / 100
 
 
 def check_draws(count: int, interval: float, advice: str = "Sample more draws (num_samples)") -> None:

@@ -21,10 +21,10 @@ from scirocco.errors import InvalidValueError
 Array: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
-_FEWEST_DRAWS = 4
+_FEWEST_DRAWS = 4  # per chain: half-chains of two
 _BLOCK = 1 << 18
 """Numbers processed together: few enough for the processor's cache, enough to be worth a call."""
-_TAILS = (0.05, 0.95)
+_TAILS = (0.05, 0.95)  # quantiles of "tail"
 
 
 def ess(values: npt.ArrayLike, method: str = "bulk", group_size: int = 1) -> Array:
@@ -306,9 +306,7 @@ class _Ranked:
         columns, size = ordered.shape
         median = 0.5 * (ordered[:, (size - 1) // 2] + ordered[:, size // 2])
         distances = np.abs(ordered - median[:, None])
-        order = np.argsort(
-            distances, axis=1, kind="stable"
-        )  # decreasing, then increasing: two sorted runs to merge
+        order = np.argsort(distances, axis=1, kind="stable")  # decreasing, then increasing: two sorted runs to merge
         order += np.arange(columns)[:, None] * size
         return self._in_place(np.take(places, order), _scores(np.take(distances, order)))
 

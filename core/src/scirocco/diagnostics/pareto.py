@@ -15,8 +15,8 @@ from scirocco.diagnostics.measures import Array
 
 USABLE = 0.7
 """The largest k̂ with which averages are usable, for any number of draws."""
-_FEWEST = 5
-_PRIOR_SCALE, _PRIOR_WEIGHT, _PRIOR_SHAPE = 3.0, 10.0, 0.5
+_FEWEST = 5  # weights in a tail
+_PRIOR_SCALE, _PRIOR_WEIGHT, _PRIOR_SHAPE = 3.0, 10.0, 0.5  # Zhang & Stephens (2009); as in ArviZ
 
 
 class Smoothed(NamedTuple):

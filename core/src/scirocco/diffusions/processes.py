@@ -6,6 +6,7 @@ an Ornstein–Uhlenbeck process is log-normal.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -14,22 +15,20 @@ import jax.numpy as jnp
 
 from scirocco import _random
 from scirocco._random import key_words
-from scirocco.diffusions._rounds import normal_quantile, uniforms
-from scirocco.diffusions.variates import accepted_gamma, nan_unless, poisson_counts, with_boost
+from scirocco.diffusions.variates import (
+    accepted_gamma,
+    nan_unless,
+    normal_quantile,
+    poisson_counts,
+    uniforms,
+    with_boost,
+)
 from scirocco.types import Array, ArrayLike, Key
-
-_BASE_SLOT = 0
 
 
 @partial(jax.jit, static_argnames="log")
 def cir(
-    key: Key,
-    theta: ArrayLike,
-    shape: ArrayLike,
-    time: ArrayLike,
-    rate: ArrayLike = 1.0,
-    *,
-    log: bool = False,
+    key: Key, theta: ArrayLike, shape: ArrayLike, time: ArrayLike, rate: ArrayLike = 1.0, *, log: bool = False
 ) -> Array:
     r"""An exact transition of dθ = (a - bθ) dt + √(2θ) dW over the time t; stationary distribution Gamma(a, rate b).
 
@@ -101,7 +100,6 @@ class _Drawn(NamedTuple):
     boost: Array
 
     def gamma(self, log: bool) -> Array:
-        """Gamma(a - ½) or Gamma(a + N)."""
         return with_boost(self.large, self.rest, self.boost, log)
 
 
@@ -141,7 +139,7 @@ def _draw(key: Key, theta: Array, at: _Transition) -> _Drawn:
     index = jnp.arange(at.alpha.size, dtype=jnp.uint32)
     mean = theta * ((1.0 + at.shrink) / at.span)
     # One uniform makes the normal where there is one, and the Poisson variable elsewhere.
-    first, boost = uniforms(words, index, _BASE_SLOT, theta.dtype)
+    first, boost = uniforms(words, index, 0, theta.dtype)
     by_normal = at.alpha >= 0.5
     number = poisson_counts(words, index, jnp.where(by_normal, 0.0, mean), first)
     rest = jnp.where(by_normal, at.alpha - 0.5, at.alpha + number)
@@ -161,14 +159,10 @@ def generalised_gamma(
 
     Parameters
     ----------
-    key
-        A JAX key.
+    key, shape, time, rate
+        As for `cir`, of the process x^p.
     x
         ≥ 0.
-    shape, rate
-        a > 0 and b of the CIR process x^p.
-    time
-        t > 0.
     power
         p > 0.
 
@@ -193,14 +187,10 @@ def inverse_gamma(key: Key, x: ArrayLike, shape: ArrayLike, time: ArrayLike, rat
 
     Parameters
     ----------
-    key
-        A JAX key.
+    key, shape, time, rate
+        As for `cir`; the rate is > 0.
     x
         > 0; infinity is allowed and left at once.
-    shape, rate
-        a > 0 and b > 0.
-    time
-        t > 0.
 
     Examples
     --------
@@ -243,12 +233,7 @@ def beta_pair(key: Key, pair: ArrayLike, shapes: ArrayLike, time: ArrayLike, *, 
 
 @jax.jit
 def ornstein_uhlenbeck(
-    key: Key,
-    x: ArrayLike,
-    mean: ArrayLike,
-    time: ArrayLike,
-    rate: ArrayLike = 1.0,
-    variance: ArrayLike = 1.0,
+    key: Key, x: ArrayLike, mean: ArrayLike, time: ArrayLike, rate: ArrayLike = 1.0, variance: ArrayLike = 1.0
 ) -> Array:
     r"""An exact transition of dx = b(m - x) dt + √(2bv) dW over the time t, with stationary distribution N(m, v).
 
@@ -281,21 +266,13 @@ def ornstein_uhlenbeck(
     m, t, b, v = (jnp.asarray(value, x.dtype) for value in (mean, time, rate, variance))
     noise = jnp.sqrt(v * -jnp.expm1(-2.0 * b * t))
     full = jnp.broadcast_shapes(x.shape, m.shape, noise.shape)
-    size = 1
-    for length in full:
-        size *= length
-    xi = _random.normal(key, size, x.dtype).reshape(full)
+    xi = _random.normal(key, math.prod(full), x.dtype).reshape(full)
     return m + (x - m) * jnp.exp(-b * t) + noise * xi
 
 
 @jax.jit
 def log_normal(
-    key: Key,
-    x: ArrayLike,
-    mean: ArrayLike,
-    time: ArrayLike,
-    rate: ArrayLike = 1.0,
-    variance: ArrayLike = 1.0,
+    key: Key, x: ArrayLike, mean: ArrayLike, time: ArrayLike, rate: ArrayLike = 1.0, variance: ArrayLike = 1.0
 ) -> Array:
     """An exact transition with log-normal stationary distribution: x = e^y, y Ornstein–Uhlenbeck with N(m, v).
 
@@ -303,14 +280,10 @@ def log_normal(
 
     Parameters
     ----------
-    key
-        A JAX key.
+    key, mean, time, rate, variance
+        As for `ornstein_uhlenbeck`, whose value is log x.
     x
         > 0.
-    mean, variance
-        m and v of log x.
-    time, rate
-        t > 0 and b > 0.
 
     Examples
     --------

@@ -23,8 +23,8 @@ from scirocco.diffusions.variates import gamma
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, ArrayLike, Key
 
-SHORTEST_TIME = 0.002
-_WIDTH = 12.0
+SHORTEST_TIME = 0.002  # for which the probabilities take 3 s
+_WIDTH = 12.0  # standard deviations of the number of ancestors within which it is
 
 
 def wright_fisher(key: Key, x: ArrayLike, shapes: ArrayLike, time: float) -> Array:
@@ -118,9 +118,7 @@ def ancestors(total: float, time: float) -> tuple[int, np.ndarray]:
     """Probabilities of the numbers of ancestors, without those below 10⁻¹⁷, and the first of these numbers."""
     mean, sd = _about(total, time)
     first, last = max(0, int(mean - _WIDTH * sd - 5)), int(mean + _WIDTH * sd + 15)
-    digits = 30 + int(
-        max(_largest_term(number, total, time) for number in (first, int(mean), last)) / math.log(10)
-    )
+    digits = 30 + int(max(_largest_term(number, total, time) for number in (first, int(mean), last)) / math.log(10))
     with decimal.localcontext(decimal.Context(prec=digits)):
         theta, length = decimal.Decimal(total), decimal.Decimal(time)
         step, base = (-length).exp(), (-theta * length / 2).exp()

@@ -14,13 +14,11 @@ from scirocco.drawing.markup import Html, breakable, number, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_AXIS = 22
-_SPARK, _SPARK_BINS = 30, 25
+_AXIS = 22  # pixels of an axis
+_SPARK, _SPARK_BINS = 30, 25  # pixels of a small trace, and its bins
 
 
-def forest(
-    names: Sequence[str], means: Array, inner: Array, outer: Array, label: str, caption: object
-) -> Html:
+def forest(names: Sequence[str], means: Array, inner: Array, outer: Array, label: str, caption: object) -> Html:
     """A row for each name: two intervals and a dot, on one axis."""
     frame = svg.Frame(svg.extent(outer), (0.0, 1.0), _AXIS, bottom=_AXIS)
     zero = svg.share(frame.across(0.0))
@@ -48,8 +46,7 @@ def sparks(names: Sequence[str], draws: ArrayLike, label: str, most_chains: int 
         end = max(1.0, column.shape[1] - 1.0)
         frame = svg.Frame((0.0, end), svg.extent(column), _SPARK, top=2, bottom=2)
         lines = [
-            svg.line(frame, *envelope(chain, _SPARK_BINS), f"c{k % svg.NUM_COLOURS}")
-            for k, chain in enumerate(column)
+            svg.line(frame, *envelope(chain, _SPARK_BINS), f"c{k % svg.NUM_COLOURS}") for k, chain in enumerate(column)
         ]
         rows += _row(name, tag("svg", svg.stretched(_SPARK, lines), aria_hidden="true"))
     return tag("div", *rows, class_="rows sparks", role="group", aria_label=label)

@@ -92,6 +92,19 @@ class Section(NamedTuple):
 # -- tables, which can be sorted and searched with scripts, and read without -----------------------------------------
 
 
+def legend(entries: Iterable[tuple[Html, str]]) -> Html:
+    """What the marks of charts mean: a mark, drawn in 20 by 10 units, and words."""
+    items = [
+        tag("li", tag("svg", mark, viewBox="0 0 20 10", aria_hidden="true"), f" {words}") for mark, words in entries
+    ]
+    return tag("ul", *items, class_="key")
+
+
+def spot(class_: str) -> Html:
+    """A circle for a legend."""
+    return tag("circle", cx=10, cy=5, r=4, class_=class_)
+
+
 def facts(rows: Iterable[tuple[str, object]], label: str) -> Html:
     """A table with names on the left and values on the right; a name that begins with a space is indented."""
     body = [
@@ -110,20 +123,13 @@ def plain_table(rows: Iterable[tuple[str, object]]) -> Html:
     body = []
     for name, value in rows:
         room = ";padding-left:2em" if name.startswith(" ") else ""
-        cells = (
-            tag("td", name.strip(), style=f"text-align:left{room}"),
-            tag("td", value, style="text-align:left"),
-        )
+        cells = (tag("td", name.strip(), style=f"text-align:left{room}"), tag("td", value, style="text-align:left"))
         body.append(tag("tr", *cells))
     return tag("table", *body)
 
 
 def sortable(
-    name: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    label: str,
-    texts: Sequence[int] = (0,),
+    name: str, columns: Sequence[str], rows: Iterable[Sequence[object]], label: str, texts: Sequence[int] = (0,)
 ) -> Html:
     """A sortable table. The first column names a row; columns in `texts` are text, the others numbers."""
     kinds = [None if place in texts else "num" for place in range(len(columns))]
@@ -140,12 +146,7 @@ def sortable(
         for row in rows
     ]
     table = tag(
-        "table",
-        tag("thead", tag("tr", *head)),
-        tag("tbody", *body),
-        id=name,
-        class_="sortable",
-        aria_label=label,
+        "table", tag("thead", tag("tr", *head)), tag("tbody", *body), id=name, class_="sortable", aria_label=label
     )
     return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"{label} (scrolls)")
 
@@ -153,9 +154,7 @@ def sortable(
 def search(name: str, prompt: str, what: str) -> Html:
     """A search box that filters the rows (what="rows") or cards (what="cards") of an element by text."""
     status, box = f"{name}-status", f"{name}-search"
-    found = tag(
-        "input", type="search", id=box, autocomplete="off", **{f"data_{what}": name}, data_status=status
-    )
+    found = tag("input", type="search", id=box, autocomplete="off", **{f"data_{what}": name}, data_status=status)
     return join([tag("label", prompt, found, for_=box), tag("span", id=status, role="status", class_="note")])
 
 
@@ -178,10 +177,6 @@ def interval_cell(
         return 100 * min(max(value / largest, 0.0), 1.0) if largest > 0 and value == value else 0.0
 
     style = f"--a:{place(low):.1f}%;--b:{place(high):.1f}%;--m:{place(mean):.1f}%"
-    wide = (
-        ()
-        if around is None
-        else (tag("i", style=f"--a:{place(around[0]):.1f}%;--b:{place(around[1]):.1f}%"),)
-    )
+    wide = () if around is None else (tag("i", style=f"--a:{place(around[0]):.1f}%;--b:{place(around[1]):.1f}%"),)
     kind = "range" if around is None else "range free"
     return tag("td", tag("div", *wide, class_=kind, style=style))

@@ -11,14 +11,14 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import shortest_path
 
 from scirocco.drawing import svg
-from scirocco.drawing.markup import Html, join, shorten, tag
+from scirocco.drawing.markup import Html, join, legend, shorten, spot, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_ROUNDS, _GRAVITY = 200, 1.0
+_ROUNDS, _GRAVITY = 200, 1.0  # of the layout, and the pull to the middle
 _WIDTH, _HEIGHT = 340.0, 300.0
 """Of the picture: the width of a phone, so that its names can be read there."""
-_NAMED, _KEYED, _SLICES = 60, 24, 4
+_NAMED, _KEYED, _SLICES = 60, 24, 4  # nodes with names, groups in the key, slices of a node
 SURE = 0.9
 """Nodes whose largest share is smaller are uncertain."""
 
@@ -39,9 +39,7 @@ def positions(num: int, source: Array, target: Array) -> Array:
         push = np.einsum("ijk,ij->ik", apart, ideal**2 / squares)
         along = place[target] - place[source]
         pull = along * (np.linalg.norm(along, axis=1, keepdims=True) / ideal)
-        push -= (
-            _GRAVITY * ideal * (place - 0.5)
-        )  # keeps the parts of a network together that have no edges in common
+        push -= _GRAVITY * ideal * (place - 0.5)  # keeps the parts of a network together that have no edges in common
         for axis in (0, 1):
             push[:, axis] += np.bincount(source, pull[:, axis], num) - np.bincount(target, pull[:, axis], num)
         length = np.linalg.norm(push, axis=1, keepdims=True) + 1e-12
@@ -74,12 +72,7 @@ def radius(num: int) -> float:
 
 
 def network(
-    source: Array,
-    target: Array,
-    shares: Array,
-    names: Sequence[object],
-    label: str,
-    words: tuple[str, str],
+    source: Array, target: Array, shares: Array, names: Sequence[object], label: str, words: tuple[str, str]
 ) -> Html:
     """A network whose nodes have the colours of their groups; those of uncertain nodes are slices in a ring.
 
@@ -130,12 +123,7 @@ def _node(at: Array, size: float, shares: Array) -> list[Html]:
         if end - begin > 0.01:
             parts.append(tag("path", d=_slice(x, y, size, begin, end), class_=f"spot c{k % svg.NUM_COLOURS}"))
         begin = end
-    ring = {
-        "cx": f"{x:.1f}",
-        "cy": f"{y:.1f}",
-        "r": f"{1.11 * size:.1f}",
-        "stroke_width": f"{0.22 * size:.1f}",
-    }
+    ring = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": f"{1.11 * size:.1f}", "stroke_width": f"{0.22 * size:.1f}"}
     return [*parts, tag("circle", class_="unsure", **ring)]
 
 
@@ -164,16 +152,6 @@ def _name(at: Array, size: float, name: str) -> Html:
 def _key(best: Array, num: int, words: tuple[str, str]) -> Html:
     """Colours of the groups, with their numbers of nodes."""
     counts = np.bincount(best, minlength=num).tolist()
-    told = [
-        (f"spot c{k % svg.NUM_COLOURS}", f"{words[0]} {k} ({counts[k]:,})") for k in range(min(num, _KEYED))
-    ]
+    told = [(f"spot c{k % svg.NUM_COLOURS}", f"{words[0]} {k} ({counts[k]:,})") for k in range(min(num, _KEYED))]
     told.append(("unsure", words[1]))
-    items = [
-        tag(
-            "li",
-            tag("svg", tag("circle", cx=10, cy=5, r=4, class_=kind), viewBox="0 0 20 10", aria_hidden="true"),
-            f" {text}",
-        )
-        for kind, text in told
-    ]
-    return tag("ul", *items, class_="key")
+    return legend((spot(kind), text) for kind, text in told)

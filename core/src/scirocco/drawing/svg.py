@@ -20,7 +20,7 @@ from scirocco.drawing.markup import Html, join, tag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-NUM_COLOURS = 8
+NUM_COLOURS = 8  # in the style sheet: c0 to c7
 _WIDTH = 1000
 """Units of a path across a chart, whatever its width."""
 
@@ -164,9 +164,7 @@ def bars(frame: Frame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Htm
     """A histogram from 0 up."""
     px, py = (_WIDTH * frame.across(edges)).tolist(), frame.down(heights).tolist()
     zero = short(frame.down(0.0))
-    path = [
-        f"M{a:.0f} {zero}V{short(y)}H{b:.0f}V{zero}z" for a, b, y in zip(px[:-1], px[1:], py, strict=True)
-    ]
+    path = [f"M{a:.0f} {zero}V{short(y)}H{b:.0f}V{zero}z" for a, b, y in zip(px[:-1], px[1:], py, strict=True)]
     return tag("path", d="".join(path), class_=f"bars {class_}")
 
 

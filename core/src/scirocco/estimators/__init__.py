@@ -2,7 +2,7 @@
 
 from scirocco.data.batching import Batch, Batching
 from scirocco.estimators.base import Context, Estimate, Estimator, Passes, Prepared, Summand, Traits, full_sum
-from scirocco.estimators.fisher import empirical_fisher
+from scirocco.estimators.bounds import empirical_fisher
 from scirocco.estimators.mode import approach_mode, find_mode
 from scirocco.estimators.plain import Full, Minibatch, Stratified, Weighted
 from scirocco.estimators.reference import Referenced, measure_counts

@@ -7,6 +7,7 @@ log likelihood; other samplers are driven by counts. It never sees a sampler.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,8 +32,8 @@ class Estimate(NamedTuple):
     total: PyTree
     noise: PyTree | None = None
     """Covariance of `total` given θ, if requested (see `covariance`)."""
-    reference: tuple[PyTree, PyTree] | None = None
-    """A better estimate of the sum, and the variance of a single one, from `Referenced`."""
+    reference: Any = None
+    """A better estimate of the sum, from `Referenced`: its memory."""
 
 
 class Context(NamedTuple):
@@ -193,9 +194,7 @@ def serving(estimator: Estimator, summand_is_drawn: bool) -> Estimator:
     return other if summand_is_drawn and other is not None else estimator
 
 
-def estimate_from_rows(
-    summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str
-) -> Estimate:
+def estimate_from_rows(summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str) -> Estimate:
     """Plain estimate Σ_i w_i f(θ, x_i); rows are evaluated one by one only if their covariance is requested."""
     if kind == "none":
         total = summand.total(position, batch.rows, batch.weights, key)
@@ -227,14 +226,10 @@ def covariance(values: PyTree, batch: Batch, kind: str) -> PyTree:
     is returned next to the covariance.
     """
     if isinstance(values, WithValue):
-        return WithValue(
-            covariance(values.gradient, batch, kind), covariance(values.value, batch, "diagonal")
-        )
+        return WithValue(covariance(values.gradient, batch, kind), covariance(values.value, batch, "diagonal"))
     n = jax.tree.leaves(values)[0].shape[0]
     if n < 2:
-        raise InvalidValueError(
-            "a batch of one row has no covariance: use `batch_size` >= 2 with this sampler."
-        )
+        raise InvalidValueError("a batch of one row has no covariance: use `batch_size` >= 2 with this sampler.")
     correction = batch.correction
     # the estimate of the sum from each row alone, over n
     weighted = jax.tree.map(lambda v: _spread(batch, v) * v, values)
@@ -265,3 +260,33 @@ def none_at_all(total: PyTree, position: PyTree, kind: str) -> PyTree | None:
         return jax.tree.map(jnp.zeros_like, position)
     dimension = sum(leaf.size for leaf in jax.tree.leaves(position))
     return jnp.zeros(() if kind == "scalar" else (dimension, dimension))
+
+
+# -- the precision of the factors of matrix products on accelerators
+
+PRECISIONS = {"float32": "float32", "bfloat16": "BF16_BF16_F32"}
+"""What a user can set, and what JAX calls it: factors of so many digits, and sums in float32."""
+
+
+def full_products(estimator: Estimator | None) -> contextlib.AbstractContextManager[Any]:
+    """Products of matrices in full precision, except for estimates that are plain sums over a batch.
+
+    Accelerators round the factors of products to about ten bits. The noise of a plain batch hides that, but in a
+    difference of nearly equal gradients, or in an exact log density, it is an error. A precision that the user has set
+    (`jax.default_matmul_precision`) is used for everything.
+    """
+    chosen = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    exact = jax.default_backend() == "cpu" or chosen is not None
+    if exact or estimator is None or estimator.core.traits.looks_once:
+        return contextlib.nullcontext()
+    return jax.default_matmul_precision("float32")
+
+
+def products_of(estimator: Estimator) -> contextlib.AbstractContextManager[Any]:
+    """Products of matrices in the precision of an estimate: as its user has set it, or as in `full_products`."""
+    precision = estimator.core.traits.precision
+    if precision is None:
+        return full_products(estimator)
+    if jax.default_backend() == "cpu":  # it never rounds
+        return contextlib.nullcontext()
+    return jax.default_matmul_precision(PRECISIONS[precision])

@@ -28,7 +28,7 @@ from scirocco.estimators.newton import (
     FAR,
     FEW_PARAMETERS,
     Corrected,
-    Look,
+    WholePass,
     ascend_on_rows,
     correct,
     descend,
@@ -36,9 +36,9 @@ from scirocco.estimators.newton import (
 )
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
-LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-_MIN_STEPS, _MAX_STEPS = 400, 1_000
-_BATCH = 500
+LEARNING_RATES = (1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)  # of Adam, tried together
+_MIN_STEPS, _MAX_STEPS = 400, 1_000  # of Adam: a pass over the data, within these
+_BATCH = 500  # rows of a step of Adam
 _MANY_PARAMETERS, _BATCH_OF_MANY, _RATES_OF_MANY = 50_000, 128, slice(0, 3)
 """Parameters above which Adam takes smaller batches, and fewer learning rates at once."""
 _HESSIAN_ROWS, _ROWS_PER_PARAMETER, _LEAST_ROWS = 8_192, 32, 512
@@ -47,7 +47,7 @@ _FIRST_LOOKS = 8
 """Passes of Newton corrections from the start, before another method is tried."""
 
 
-class Mode(NamedTuple):
+class FoundMode(NamedTuple):
     """The end point of the optimiser."""
 
     position: Params
@@ -67,7 +67,7 @@ def find_mode(
     num_steps: int | None = None,
     polish: bool = True,
     quiet: bool = False,
-) -> Mode:
+) -> FoundMode:
     """A posterior mode near `position` (unconstrained coordinates); `quiet`: no warning if none is found."""
     size = _tree.size(position)
     few = affordable(model, table, _HESSIAN_ROWS)
@@ -102,7 +102,7 @@ def find_mode(
     }
     if shapeless:
         report["is_mode"] = False
-    return Mode(here.position, here.total, here.gradient, report)
+    return FoundMode(here.position, here.total, here.gradient, report)
 
 
 def some_rows(model: Any, table: Table, key: Key) -> Rows:
@@ -121,7 +121,7 @@ def _rows_for(size: int, few: int) -> int:
     return max(min(few, max(_LEAST_ROWS, most)), min(_ROWS_PER_PARAMETER * size, most))
 
 
-def _finite(here: Look) -> Look:
+def _finite(here: WholePass) -> WholePass:
     if not math.isfinite(float(here.log_density)):
         raise InvalidValueError(
             "the search for the posterior mode diverged (NaN or inf). Start closer to the mode, or give "
@@ -155,12 +155,7 @@ def _newton_on(
 
 
 def approach_mode(
-    model: Any,
-    table: Table,
-    position: Params,
-    key: Key,
-    optimizer: Any = None,
-    num_steps: int | None = None,
+    model: Any, table: Table, position: Params, key: Key, optimizer: Any = None, num_steps: int | None = None
 ) -> tuple[Params, float | None, float]:
     """The optimiser's part alone: a point near the mode, the best learning rate, the number of passes."""
     num_rows = table.num_rows
@@ -169,9 +164,7 @@ def approach_mode(
         many = _tree.size(position) > _MANY_PARAMETERS
         rates = rates[_RATES_OF_MANY] if many else rates
         if many or table.batching.size >= num_rows:  # a full pass for every step would be wasteful
-            table = table.with_batches_of(
-                min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH)
-            )
+            table = table.with_batches_of(min(num_rows, table.batching.size, _BATCH_OF_MANY if many else _BATCH))
     size = table.batching.size
     steps = num_steps or int(np.clip(num_rows // size, _MIN_STEPS, _MAX_STEPS))
     key = key_for(key, Purpose.MODE_CLIMB)

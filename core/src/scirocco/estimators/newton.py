@@ -30,14 +30,14 @@ from scirocco._programs import setup_program
 from scirocco.data.tables import Resident, Table
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree, Rows
 
-_CG_STEPS = 40
+_CG_STEPS = 40  # of conjugate gradients for a correction
 _LOOKS, _LOOKS_OF_MANY = 15, 3
 """Maximum number of passes over all rows; fewer for corrections that are costly."""
 DENSE_PARAMETERS, FEW_PARAMETERS = 200, 2_000
 """Maximum number of parameters for which corrections, and the last resort, use the whole Hessian."""
 AFFORDABLE = 250_000_000
 """Rows × parameters of the sample above which the corrections of many parameters are costly."""
-_LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4
+_LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e4  # relative to the information about each parameter alone
 _SQUARED_NUMBERS, _LEAST_SQUARED, _MOST_SQUARED_NUMBERS = 1 << 22, 32, 1 << 27
 """Number of entries of single-row gradients from which the scales of the parameters are computed; the least number of
 rows, because of a few some of a million parameters look as if nothing was known; the most entries of those."""
@@ -47,14 +47,14 @@ FAR = 1.0
 """Distance beyond which a point is not accepted as the mode."""
 _SADDLE = 1e-3
 """Minus the smallest eigenvalue of a Hessian with unit diagonal from which the log density bends the other way."""
-_DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20
+_DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20  # the last: of a step that does not gain
 _FLATTEST, _FLATTEST_ON_ROWS = 1e-14, 1e-6
 """Smallest eigenvalue of a Hessian with unit diagonal that is believed: in double precision, and as computed here."""
 _HESSIAN_NUMBERS = 1 << 23
 """Rows × columns of a Hessian that are evaluated together."""
 
 
-class Look(NamedTuple):
+class WholePass(NamedTuple):
     """The result of one pass over all rows at a point."""
 
     position: Params
@@ -68,7 +68,7 @@ class Look(NamedTuple):
 class Corrected(NamedTuple):
     """Where corrections ended."""
 
-    here: Look
+    here: WholePass
     distance: float
     """To the mode, in posterior standard deviations."""
     looks: int
@@ -77,10 +77,10 @@ class Corrected(NamedTuple):
     """Whether the last correction met no direction of negative curvature."""
 
 
-def look(model: Any, table: Table, position: Params) -> Look:
+def look(model: Any, table: Table, position: Params) -> WholePass:
     """One pass over all rows."""
     likelihood, total = table.sum(_ValueAndGradient(model), position)
-    return Look(position, total, *_with_prior(model, position, likelihood, total))
+    return WholePass(position, total, *_with_prior(model, position, likelihood, total))
 
 
 @setup_program(0)
@@ -90,7 +90,7 @@ def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) 
 
 
 def correct(
-    model: Any, table: Table, here: Look, rows: Rows, most: int | None = None, only_convex: bool = False
+    model: Any, table: Table, here: WholePass, rows: Rows, most: int | None = None, only_convex: bool = False
 ) -> Corrected:
     """Newton corrections, damped (Levenberg–Marquardt) while they do not help; at most `most` passes.
 
@@ -103,7 +103,7 @@ def correct(
     convex = True
     step = _dense_correction if _tree.size(here.position) <= DENSE_PARAMETERS else _correction
 
-    def corrected(look: Look, damping: float) -> tuple[Params, float]:
+    def corrected(look: WholePass, damping: float) -> tuple[Params, float]:
         nonlocal convex
         of = (model, table.num_rows, look.position, look.gradient, rows, damping)
         found, distance, usable = step(*of)
@@ -183,9 +183,7 @@ def ascend(
             away = _out_of_a_saddle(curvature)
             sides = [] if away is None else [look(here.at + away), look(here.at - away)]
             looks += len(sides)
-            higher = [
-                there for there in sides if there.value > here.value + rounding * (1.0 + abs(here.value))
-            ]
+            higher = [there for there in sides if there.value > here.value + rounding * (1.0 + abs(here.value))]
             if not higher:
                 break
             here = max(higher, key=lambda there: there.value)
@@ -223,19 +221,19 @@ def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, flo
     return factor, half, distance, curvature
 
 
-def descend(model: Any, table: Table, here: Look, rows: Rows) -> tuple[Look, float, int]:
+def descend(model: Any, table: Table, here: WholePass, rows: Rows) -> tuple[WholePass, float, int]:
     """Newton steps with |H| instead of H (few parameters), halved until they gain, repeated as long as they do.
 
     Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
     flat, back = _tree.vector(here.position)
 
-    def curve(at: np.ndarray, seen: Look) -> Curve[Look]:
+    def curve(at: np.ndarray, seen: WholePass) -> Curve[WholePass]:
         gradient = _tree.vector(seen.gradient)[0].astype(np.float64)
         hessian = partial(hessian_on_rows, model, table.num_rows, seen.position, rows)
         return Curve(at, float(seen.log_density), gradient, hessian, seen)
 
-    def there(at: np.ndarray) -> Curve[Look]:
+    def there(at: np.ndarray) -> Curve[WholePass]:
         return curve(at, look(model, table, beside(rows, back(at))))
 
     most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
@@ -342,7 +340,7 @@ def hessian(function: Callable[[Array], Array], at: Array, num_rows: int) -> Arr
     return jax.lax.map(column, jnp.eye(size, dtype=at.dtype), batch_size=min(together, size))
 
 
-def _better(there: Look, closer: float, here: Look, distance: float) -> bool:
+def _better(there: WholePass, closer: float, here: WholePass, distance: float) -> bool:
     """Higher; or equal up to rounding, and closer: a log density of -10⁷ has no decimals in float32."""
     gain = float(there.log_density) - float(here.log_density)  # comparisons with NaN are False
     rounding = 1e-6 * abs(float(here.log_density))
@@ -365,9 +363,7 @@ def _correction(
 
     def curvature_times(direction: PyTree) -> PyTree:
         product = jax.jvp(negative_gradient, (position,), (direction,))[1]
-        return jax.tree.map(
-            lambda h, d, v: (h + damping * d / v).astype(h.dtype), product, direction, variances
-        )
+        return jax.tree.map(lambda h, d, v: (h + damping * d / v).astype(h.dtype), product, direction, variances)
 
     correction, usable = _conjugate_gradients(curvature_times, gradient, variances)
     distance = jnp.sqrt(jnp.maximum(_tree.vdot(gradient, correction), 0.0) / max(1, _tree.size(position)))
@@ -396,13 +392,8 @@ class _ValueAndGradient:
 
     model: Any
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         return jax.value_and_grad(self.model.log_likelihood_sum)(position, rows, weights)
-
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        raise NotImplementedError
 
 
 def _variances(model: Any, scale: float, position: Params, rows: Rows) -> PyTree:

@@ -10,6 +10,7 @@ from scirocco.data.batching import SAMPLING, AllRows, Batching, batching
 from scirocco.data.unequal import StratifiedRows, WeightedRows
 from scirocco.errors import InvalidTypeError
 from scirocco.estimators.base import (
+    PRECISIONS,
     Context,
     Estimate,
     Estimator,
@@ -20,7 +21,6 @@ from scirocco.estimators.base import (
     full_sum,
     none_at_all,
 )
-from scirocco.estimators.precision import PRECISIONS
 from scirocco.types import Params, PyTree
 
 
@@ -39,7 +39,6 @@ class Full(Estimator):
     traits = Traits(is_exact=True, can_spread=True, serves_blocks=True, can_be_referenced=True)
 
     def batching(self, num_rows: int) -> Batching:
-        """All rows: nothing is drawn."""
         return AllRows(num_rows, num_rows)
 
     def estimate(
@@ -51,18 +50,24 @@ class Full(Estimator):
 
     @property
     def passes(self) -> Passes:
-        """Every estimate is a pass."""
         return Passes(lambda number, num_rows: number, self._absorbed)
 
-    def _absorbed(
-        self, total: PyTree, position: Params, memory: PyTree, kind: str
-    ) -> tuple[Estimate, PyTree]:
+    def _absorbed(self, total: PyTree, position: Params, memory: PyTree, kind: str) -> tuple[Estimate, PyTree]:
         return Estimate(total, none_at_all(total, position, kind)), memory
+
+
+class _FromRows(Estimator):
+    """Estimators whose estimate is the weighted sum over the batch."""
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
 @cited("minibatch estimates of the gradient", "welling2011")
 @pytree_dataclass
-class Minibatch(Estimator):
+class Minibatch(_FromRows):
     """(N/n) Σ_{i in S} f(θ, x_i) over a minibatch S of n rows: unbiased, cost O(n).
 
     Parameters
@@ -98,7 +103,6 @@ class Minibatch(Estimator):
 
     @property
     def traits(self) -> Traits:
-        """It supports everything."""
         return Traits(
             can_spread=True,
             serves_blocks=True,
@@ -109,19 +113,12 @@ class Minibatch(Estimator):
         )
 
     def batching(self, num_rows: int) -> Batching:
-        """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
-
-    def estimate(
-        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
-    ) -> tuple[Estimate, PyTree]:
-        """Scaled sum over the batch."""
-        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
 @cited("minibatches with unequal probabilities", "scirocco")
 @pytree_dataclass
-class Weighted(Estimator):
+class Weighted(_FromRows):
     """Σ_{i in S} f(θ, x_i) / (n p_i) over n rows drawn with probability p_i: unbiased for any p_i > 0.
 
     Use it if a few rows have much larger gradients than the rest: p_i ∝ L_i (a Lipschitz constant, |x_i|, ...).
@@ -152,19 +149,12 @@ class Weighted(Estimator):
             )
 
     def batching(self, num_rows: int) -> Batching:
-        """Rows drawn with the given probabilities."""
         return WeightedRows.from_probabilities(self.probabilities, num_rows, self.batch_size)
-
-    def estimate(
-        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
-    ) -> tuple[Estimate, PyTree]:
-        """Weighted sum over the batch."""
-        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory
 
 
 @cited("stratified minibatches", "barile2024")
 @pytree_dataclass
-class Stratified(Estimator):
+class Stratified(_FromRows):
     """Σ_s (N_s/n_s) Σ_{i in S_s} f(θ, x_i): some rows of every stratum s, at every step; unbiased.
 
     Use it if the rows of a stratum are similar. Counts of categories, with the categories as strata, are exact; and no
@@ -196,11 +186,4 @@ class Stratified(Estimator):
             )
 
     def batching(self, num_rows: int) -> Batching:
-        """Rows drawn from each stratum."""
         return StratifiedRows.from_strata(self.strata, num_rows, self.batch_size)
-
-    def estimate(
-        self, summand: Summand, position: Params, memory: PyTree, context: Context, noise: str = "none"
-    ) -> tuple[Estimate, PyTree]:
-        """Weighted sum over the batch."""
-        return estimate_from_rows(summand, position, context.batch, context.key, noise), memory

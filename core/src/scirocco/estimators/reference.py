@@ -17,8 +17,8 @@ from scirocco.estimators.base import Context, Estimate, Estimator, Passes, Prepa
 from scirocco.model import Posterior
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_ROWS = 1_024
-_TABLE_NUMBERS = 1 << 24
+_ROWS = 1_024  # whose values give the variance of an estimate: to 5 %
+_TABLE_NUMBERS = 1 << 24  # numbers of these values, at most
 
 
 class ReferenceMemory(NamedTuple):
@@ -26,6 +26,20 @@ class ReferenceMemory(NamedTuple):
 
     total: PyTree
     variance: PyTree
+    before: PyTree | None = None
+    """The sum before the last; None: all sums are exact."""
+    error: PyTree | None = None
+    """Its standard error."""
+    excess: Array | None = None
+    """The variance of a sum from some rows over its mean, for rows that count 0 or 1: N/size - 1."""
+
+    def renewed(self, total: PyTree) -> ReferenceMemory:
+        """The memory with a renewed sum."""
+        if self.excess is None:
+            return self._replace(total=total)
+        factor = self.excess
+        error = jax.tree.map(lambda t: jnp.sqrt(factor * jnp.maximum(t, 0.0)).astype(t.dtype), self.total)
+        return self._replace(total=total, before=self.total, error=error)
 
 
 @pytree_dataclass
@@ -58,7 +72,6 @@ class Referenced(Estimator):
 
     @property
     def core(self) -> Estimator:
-        """The inner estimator."""
         return self.inner
 
     @property
@@ -72,25 +85,26 @@ class Referenced(Estimator):
         return Passes(self._next_pass, self._absorbed, self._rows_in_pass)
 
     def batching(self, num_rows: int) -> Batching:
-        """The batching of the inner estimator."""
         return self.inner.batching(num_rows)
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
         """One pass over all rows for the sum; the values of some rows for their spread."""
         memory = measure_counts(model, table, position, self.batching(table.num_rows), key)
-        return Prepared(position, memory, {"passes": 1.0})
+        return Prepared(position, self._doubted(memory, table.num_rows), {"passes": 1.0})
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """Two trees like the parameters."""
-        return ReferenceMemory(total, total)
+        return self._doubted(ReferenceMemory(total, total), num_rows)
+
+    def _doubted(self, memory: ReferenceMemory, num_rows: int) -> ReferenceMemory:
+        """A memory whose sums will be renewed from some rows remembers the sum before; the start has an exact one."""
+        size = self._rows_in_pass(num_rows)
+        if self.every is None or size == num_rows:
+            return memory
+        excess = jnp.asarray(num_rows / size - 1.0, jnp.float32)
+        return memory._replace(before=memory.total, error=_tree.zeros_like(memory.total), excess=excess)
 
     def estimate(
-        self,
-        summand: Summand,
-        position: Params,
-        memory: ReferenceMemory,
-        context: Context,
-        noise: str = "none",
+        self, summand: Summand, position: Params, memory: ReferenceMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """The inner estimate, or a renewed reference."""
 
@@ -99,14 +113,14 @@ class Referenced(Estimator):
 
         def renewed(memory: ReferenceMemory) -> tuple[PyTree, ReferenceMemory]:
             total = self._from_many(summand, position, context)
-            return total, ReferenceMemory(total, memory.variance)
+            return total, memory.renewed(total)
 
         if self.every is None or context.data is None:  # for streamed data the host makes the passes
             total, memory = plain(memory)
         else:
             due = (context.number > 0) & (context.number % self.every == 0)
             total, memory = jax.lax.cond(due, renewed, plain, memory)
-        return Estimate(total, None, tuple(memory)), memory
+        return Estimate(total, None, memory), memory
 
     def _from_many(self, summand: Summand, position: Params, context: Context) -> PyTree:
         num_rows = context.batch.num_rows
@@ -118,28 +132,22 @@ class Referenced(Estimator):
         return _tree.scale(num_rows / size, full_sum(summand, position, rows, size, key=context.key))
 
     def _rows_in_pass(self, num_rows: int) -> int:
-        """`size`, or all."""
         if self.size is None or self.inner.traits.is_exact:
             return num_rows
         return min(self.size, num_rows)
 
     def _next_pass(self, number: int, num_rows: int) -> int | None:
-        """The next multiple of `every`."""
         if self.inner.traits.is_exact:
             return number
         return None if self.every is None else max(1, -(-number // self.every)) * self.every
 
-    def _absorbed(
-        self, total: PyTree, position: Params, memory: PyTree, kind: str
-    ) -> tuple[Estimate, PyTree]:
+    def _absorbed(self, total: PyTree, position: Params, memory: ReferenceMemory, kind: str) -> tuple[Estimate, PyTree]:
         """The result of the pass is the reference."""
-        memory = ReferenceMemory(total, memory.variance)
-        return Estimate(total, None, tuple(memory)), memory
+        memory = memory.renewed(total)
+        return Estimate(total, None, memory), memory
 
 
-def measure_counts(
-    model: Posterior, table: Table, position: Params, batching: Batching, key: Key
-) -> ReferenceMemory:
+def measure_counts(model: Posterior, table: Table, position: Params, batching: Batching, key: Key) -> ReferenceMemory:
     """The exact sum at `position` (one pass), and the variance of a plain estimate of it, from some rows."""
     total = table.sum(model.summand, position, key)
     count = min(table.num_rows, max(2, min(_ROWS, _TABLE_NUMBERS // _tree.size(position))))

@@ -20,27 +20,18 @@ from scirocco.data.tables import Table
 from scirocco.data.unequal import WeightedRows
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import bounds
-from scirocco.estimators.base import (
-    Context,
-    Estimate,
-    Estimator,
-    Prepared,
-    Summand,
-    Traits,
-    covariance,
-    weighted_sum,
-)
+from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, Traits, covariance, weighted_sum
 from scirocco.estimators.mode import find_mode
 from scirocco.estimators.newton import hessian, inverse_root
-from scirocco.estimators.variance_reduced import centre_like
+from scirocco.estimators.variance_reduced import on_real_line
 from scirocco.model import Posterior, WithValue, without_value
 from scirocco.model.base import bare, valued
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_MOST_PARAMETERS = 2_000
+_MOST_PARAMETERS = 2_000  # whose Hessian has 16 MB
 _ROUNDING = 2.0
 """Allowance for rounding errors of a remainder, in units of the last place of what it is a difference of."""
-_MARGIN = 1.0 + 1e-4
+_MARGIN = 1.0 + 1e-4  # of the bound, for the rounding errors of its norms
 
 
 class TaylorMemory(NamedTuple):
@@ -121,18 +112,13 @@ class Taylor(Estimator):
 
     @property
     def traits(self) -> Traits:
-        """Its expansion, whose remainders have a bound."""
-        return Traits(
-            keeps_one_sum=True, finds_mode=True, is_uniform=False, order=self.order, remainder=self.remainder
-        )
+        return Traits(keeps_one_sum=True, finds_mode=True, is_uniform=False, order=self.order, remainder=self.remainder)
 
     @property
     def is_open(self) -> bool:
-        """Whether probabilities or the order have to be found."""
         return self.probabilities is None or self.order is None
 
     def batching(self, num_rows: int) -> Batching:
-        """Rows with their probabilities."""
         if self.probabilities is None:  # until they are known
             return batching(min(self.batch_size, num_rows), num_rows, "with_replacement")
         return WeightedRows.from_probabilities(self.probabilities, num_rows, self.batch_size)
@@ -155,8 +141,7 @@ class Taylor(Estimator):
         if self.centre is None:
             centre, _, _, report = find_mode(plain, table, position, key)
         else:
-            params = jax.eval_shape(plain.constrain, position)
-            centre, report = plain.unconstrain(centre_like(self.centre, params, "Taylor")), {"passes": 0.0}
+            centre, report = on_real_line(self.centre, plain, position, "Taylor"), {"passes": 0.0}
         total = table.sum(model.summand, centre, key)
         gradient = model.combine(centre, total)
         memory, estimator = self._expanded(plain, table, centre, total, without_value(gradient), order)
@@ -166,7 +151,6 @@ class Taylor(Estimator):
     def _expanded(
         self, model: Any, table: Table, centre: Params, total: PyTree, gradient: PyTree, order: int
     ) -> tuple[TaylorMemory, Taylor]:
-        """The memory, and the estimator with its probabilities."""
         dtype = jnp.result_type(*jax.tree.leaves(centre))
         likelihood = np.asarray(table.sum(_Hessian(model), centre), np.float64)
         prior = np.asarray(_prior_hessian(model, centre), np.float64)
@@ -200,7 +184,6 @@ class Taylor(Estimator):
         return TaylorMemory(expansion, total, real(parts)), estimator
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """The shapes of an expansion."""
         flat = ravel_pytree(position)[0]
         square, number = jnp.zeros((flat.size, flat.size), flat.dtype), jnp.zeros((), flat.dtype)
         numbers = (square, square, flat, square, number, number, number)
@@ -209,7 +192,6 @@ class Taylor(Estimator):
     def estimate(
         self, summand: Summand, position: Params, memory: TaylorMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
-        """The expansion, and the remainder over the batch."""
         change = _tree.subtract(position, memory.centre)
         flat, back = ravel_pytree(change)
         bend = jnp.matmul(memory.hessian, flat, precision="highest")
@@ -249,7 +231,7 @@ class Taylor(Estimator):
         if memory.expansion.order == 1:
             return WithValue(rest.gradient, value)
         slope = _tree.subtract(rest.gradient, along.gradient)
-        return WithValue(slope, value - 0.5 * _dot(change, along.gradient))
+        return WithValue(slope, value - 0.5 * _tree.vdot(change, along.gradient))
 
 
 class _Largest(NamedTuple):
@@ -262,9 +244,7 @@ class _Largest(NamedTuple):
     """Whether `remainder` is a bound; otherwise it is only measured, and good for probabilities."""
 
 
-def _largest(
-    model: Any, table: Table, centre: Params, factor: np.ndarray, inverse: np.ndarray, order: int
-) -> _Largest:
+def _largest(model: Any, table: Table, centre: Params, factor: np.ndarray, inverse: np.ndarray, order: int) -> _Largest:
     dtype = jnp.result_type(*jax.tree.leaves(centre))
     if model.curvature_bound is None or (order == 2 and model.third_bound is None):
         nothing = np.zeros(table.num_rows)
@@ -280,13 +260,6 @@ def _largest(
         unit * (norms.frobenius * norms.spectral * length + slopes),
         unit * (values + slopes * length),
         True,
-    )
-
-
-def _dot(a: PyTree, b: PyTree) -> Array:
-    return sum(
-        (jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)),
-        start=jnp.zeros(()),
     )
 
 
@@ -307,9 +280,6 @@ class _Hessian:
         count = jax.tree.leaves(rows)[0].shape[0]
         return hessian(lambda x: self.model.log_likelihood_sum(back(x), rows, weights), flat, count)
 
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class _Magnitudes:
@@ -322,6 +292,3 @@ class _Magnitudes:
         found = valued(self.model).summand.each(at, rows)
         flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])(found.gradient)
         return jnp.sqrt(jnp.sum((flat @ factor) ** 2, axis=-1)), jnp.abs(found.value)
-
-    def total(self, position: PyTree, rows: Rows, weights: Any = None, key: Key | None = None) -> PyTree:
-        raise NotImplementedError

@@ -39,8 +39,6 @@ from scirocco.model import Posterior
 from scirocco.model.base import bare
 from scirocco.types import Array, Key, Params, PyTree
 
-LIPSCHITZ = "lipschitz"
-
 
 class CentredMemory(NamedTuple):
     """A centre θ̂ and the exact sum Σ_i f(θ̂, x_i)."""
@@ -122,7 +120,7 @@ class ControlVariates(Estimator):
                     "`sampling` of ControlVariates does not apply to rows with `probabilities`: omit one of them."
                 )
             if isinstance(self.probabilities, str):
-                _checks.choice(self.probabilities, "probabilities", (LIPSCHITZ,))
+                _checks.choice(self.probabilities, "probabilities", ("lipschitz",))
         if self.num_optimizer_steps is not None:
             _checks.positive_int(self.num_optimizer_steps, "num_optimizer_steps")
         if self.optimizer is not None and not hasattr(self.optimizer, "update"):
@@ -148,11 +146,9 @@ class ControlVariates(Estimator):
 
     @property
     def is_open(self) -> bool:
-        """Whether the probabilities have to be found."""
         return isinstance(self.probabilities, str)
 
     def batching(self, num_rows: int) -> Batching:
-        """Blocks, independent rows, or rows with the given probabilities."""
         if self.probabilities is None:
             return batching(self.batch_size, num_rows, self.sampling)
         if self.is_open:  # until they are known
@@ -170,8 +166,7 @@ class ControlVariates(Estimator):
         if self.centre is not None or model.facts.drive != "gradient":
             centre = position
             if self.centre is not None:
-                params = jax.eval_shape(model.constrain, position)
-                centre = model.unconstrain(centre_like(self.centre, params, "ControlVariates"))
+                centre = on_real_line(self.centre, model, position, "ControlVariates")
             total = table.sum(model.summand, centre, key)
             gradient = model.combine(centre, total)
             report: dict[str, Any] = {"passes": 1.0}
@@ -193,16 +188,15 @@ class ControlVariates(Estimator):
     def estimate(
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
-        """The exact sum at the centre plus the scaled difference over the batch."""
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """A centre and a sum."""
         return CentredMemory(position, total)
 
 
-def centre_like(centre: Params, params: Params, owner: str) -> Params:
-    """The user's centre as arrays like the parameters; raises an error for other structures or shapes, and for NaN."""
+def on_real_line(centre: Params, model: Any, position: Params, owner: str) -> Params:
+    """The user's centre as a position; raises an error for other structures or shapes, and for NaN."""
+    params = jax.eval_shape(model.constrain, position)
     if _tree.leaf_names(centre) != _tree.leaf_names(params):
         raise InvalidValueError(
             f"`centre` of {owner} must have the structure of the parameters, {_tree.leaf_names(params)}; "
@@ -216,7 +210,7 @@ def centre_like(centre: Params, params: Params, owner: str) -> Params:
             )
         if not np.all(np.isfinite(value)):
             raise InvalidValueError(f"`centre` of {owner} has NaN or infinite values in `{name}`.")
-    return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, params)
+    return model.unconstrain(jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype), centre, params))
 
 
 @cited("stochastic variance reduced gradients", "dubey2016 johnson2013")
@@ -247,7 +241,6 @@ class SVRG(Estimator):
             _checks.positive_int(self.refresh_every, "refresh_every")
 
     def batching(self, num_rows: int) -> Batching:
-        """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
 
     def prepare(self, model: Posterior, table: Table, position: Params, key: Key) -> Prepared:
@@ -259,49 +252,39 @@ class SVRG(Estimator):
         self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
     ) -> tuple[Estimate, PyTree]:
         """The control-variate estimate, after moving the centre when it is due."""
-        num_rows = context.batch.num_rows
-        if context.data is None:  # the host makes the passes
-            return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+        if context.data is not None:  # otherwise the host makes the passes
+            num_rows = context.batch.num_rows
 
-        def refresh(_: CentredMemory) -> CentredMemory:
-            return CentredMemory(
-                position, full_sum(summand, position, context.data, num_rows, key=context.key)
-            )
+            def refresh(_: CentredMemory) -> CentredMemory:
+                total = full_sum(summand, position, context.data, num_rows, key=context.key)
+                return CentredMemory(position, total)
 
-        due = context.number % self._every(num_rows) == 0
-        memory = jax.lax.cond(due, refresh, lambda old: old, memory)
+            due = context.number % self._every(num_rows) == 0
+            memory = jax.lax.cond(due, refresh, lambda old: old, memory)
         return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
 
     @property
     def traits(self) -> Traits:
-        """Its centre moves."""
         return Traits(can_spread=True, learns=True, sampling=self.sampling)
 
     @property
     def passes(self) -> Passes:
-        """At multiples of `refresh_every`."""
         return Passes(self._next_pass, self._absorbed)
 
     def resolved(self, num_rows: int) -> SVRG:
-        """The estimator with the default number of steps filled in."""
         return SVRG(self.batch_size, self._every(num_rows), self.sampling)
 
     def _every(self, num_rows: int) -> int:
         return self.refresh_every or max(1, 2 * num_rows // self.batch_size)
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """A centre and a sum."""
         return CentredMemory(position, total)
 
     def _next_pass(self, number: int, num_rows: int) -> int | None:
-        """The next multiple of `refresh_every`."""
         every = self._every(num_rows)
         return -(-number // every) * every
 
-    def _absorbed(
-        self, total: PyTree, position: Params, memory: PyTree, kind: str
-    ) -> tuple[Estimate, PyTree]:
-        """Move the centre to this position, where the estimate is exact."""
+    def _absorbed(self, total: PyTree, position: Params, memory: PyTree, kind: str) -> tuple[Estimate, PyTree]:
         noise = None if kind == "none" else none_at_all(total, position, kind)
         return Estimate(total, noise), CentredMemory(position, total)
 
@@ -345,12 +328,10 @@ class SAGA(Estimator):
         _checks.positive_int(self.max_memory, "max_memory")
 
     def batching(self, num_rows: int) -> Batching:
-        """Blocks or independent rows."""
         return batching(self.batch_size, num_rows, self.sampling)
 
     @property
     def traits(self) -> Traits:
-        """It keeps a value of each row."""
         return Traits(needs_index=True, learns=True, sampling=self.sampling)
 
     def check_memory(self, position: Params, num_rows: int, num_chains: int) -> None:
@@ -370,7 +351,6 @@ class SAGA(Estimator):
         return Prepared(position, memory, {"passes": 1.0})
 
     def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        """A table and its sum."""
         return TableMemory(jax.tree.map(lambda p: jnp.zeros((num_rows, *p.shape), p.dtype), total), total)
 
     def estimate(

@@ -27,11 +27,11 @@ Or, with a built-in model (logistic, linear, poisson, softmax) and data with the
 code, and is imported; a store never is.
 """
 
-from scirocco.jobs.job import Job, find, is_trusted, origin, read_data, read_job, resume_job, start
+from scirocco.jobs.job import SampleJob, find, is_trusted, origin, read_data, read_job, resume_job, start
 from scirocco.jobs.zoo import example, examples
 
 __all__ = [
-    "Job",
+    "SampleJob",
     "example",
     "examples",
     "find",

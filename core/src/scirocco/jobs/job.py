@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hmac
 import importlib
 import inspect
@@ -20,10 +19,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from scirocco import _checks, estimators, samplers, simplex
-from scirocco.data.formats.readers import reading
+from scirocco.data.formats.conversion import open_table, read_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.jobs import zoo
 from scirocco.model import Posterior
@@ -39,21 +37,10 @@ _TABLES = (".csv", ".tsv", ".parquet", ".npz", ".feather")
 _KEY_BYTES = 32
 """The length of the key that signs the names of job files."""
 _TOP = ("model", "params", "data", "store", "sampler", "estimator", "run")
-_OWN = (
-    "model",
-    "data",
-    "params",
-    "sampler",
-    "estimator",
-    "store",
-    "resume",
-    "overwrite",
-    "notes",
-    "progress",
-)
+_OWN = ("model", "data", "params", "sampler", "estimator", "store", "resume", "overwrite", "notes", "progress")
 
 
-class Job(NamedTuple):
+class SampleJob(NamedTuple):
     """A run that can be started."""
 
     model: Posterior
@@ -65,7 +52,7 @@ class Job(NamedTuple):
     notes: dict[str, str]
 
 
-def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | None = None) -> Job:
+def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | None = None) -> SampleJob:
     """Read and check a configuration file; `changes` of its [run] and another `store` come from the command line."""
     path = path.resolve()
     written = _read(path)
@@ -79,10 +66,10 @@ def read_job(path: Path, changes: dict[str, Any] | None = None, store: Path | No
     data = read_data(here / written["data"])
     model, params = _model(written, data, path)
     where = here / written["store"] if store is None else store
-    notes = {"config": str(path), "config_mark": _mark(str(path))}
+    notes = {"config": str(path), "config_mark": signature(str(path))}
     if _zoo_name(written["model"]) is not None and (columns := zoo.column_names(data)):
         notes[COLUMNS] = json.dumps(columns)
-    return Job(model, data, params, where, options, notes)
+    return SampleJob(model, data, params, where, options, notes)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -92,9 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InvalidValueError(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        table = f" A table is converted first: scirocco data convert {path.name} FOLDER." * (
-            path.suffix in _TABLES
-        )
+        table = f" A table is converted first: scirocco data convert {path.name} FOLDER." * (path.suffix in _TABLES)
         raise InvalidValueError(
             f"{path} is not TOML: {error}.{table} An example of such a file: scirocco sample --example logistic"
         ) from error
@@ -132,11 +117,9 @@ def _model(written: dict[str, Any], data: Data, path: Path) -> tuple[Posterior, 
             )
         return model, _params(written["params"], here)
     if name not in zoo.families():
-        close = difflib.get_close_matches(name, zoo.families(), 1)
-        hint = f" Did you mean `{close[0]}`?" if close else ""
         raise InvalidValueError(
             f"`model` of {path}: `{name}` is neither of the form module:object, e.g. regression:model, nor one of "
-            f"{', '.join(zoo.families())}.{hint}"
+            f"{', '.join(zoo.families())}.{_checks.did_you_mean(name, zoo.families())}"
         )
     options = {k: v for k, v in written["model"].items() if k != "name"} if name != written["model"] else {}
     _refuse_unknown(options, zoo.options_of(name), f"`model` of {path}")
@@ -144,7 +127,7 @@ def _model(written: dict[str, Any], data: Data, path: Path) -> tuple[Posterior, 
     return known.model, known.params if "params" not in written else _params(written["params"], here)
 
 
-def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: bool = True) -> Run:
+def start(job: SampleJob, *, overwrite: bool = False, go_on: bool = False, progress: bool = True) -> Run:
     """Run it."""
     return sample(
         job.model,
@@ -160,11 +143,7 @@ def start(job: Job, *, overwrite: bool = False, go_on: bool = False, progress: b
 
 
 def resume_job(
-    path: Path,
-    num_samples: int | None,
-    config: Path | None = None,
-    progress: bool = True,
-    verify: bool = False,
+    path: Path, num_samples: int | None, config: Path | None = None, progress: bool = True, verify: bool = False
 ) -> Run:
     """Resume a stored run that was started from a file.
 
@@ -204,15 +183,15 @@ def resume_job(
 
 def is_trusted(path: Path) -> bool:
     """Whether the file that a run names lies outside it, and this user has started the run from that file."""
-    notes = Record.from_json(open_stored(_first(path)).record).notes or {}
+    notes = _record(path).notes or {}
     written, given = notes.get("config"), notes.get("config_mark")
     if not isinstance(written, str) or not isinstance(given, str):
         return False
     inside = Path(written).resolve().is_relative_to(path.resolve())
-    return not inside and hmac.compare_digest(_mark(written).encode(), given.encode())
+    return not inside and hmac.compare_digest(signature(written).encode(), given.encode())
 
 
-def _mark(config: str) -> str:
+def signature(config: str) -> str:
     """Proof that this user has started a run from a file: its name, signed with a key that only this user can read."""
     top = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     file = Path(top) / "scirocco" / "key"
@@ -240,22 +219,19 @@ def _is_key(file: Path) -> bool:
 
 def origin(path: Path) -> str | None:
     """The configuration file that a stored run was started from."""
-    found = _notes(path).get("config")
-    return None if found is None else str(found)
+    config = (_record(path).notes or {}).get("config")
+    return None if config is None else str(config)
 
 
-def _notes(path: Path) -> dict[str, str]:
-    return Record.from_json(open_stored(_first(path)).record).notes or {}
-
-
-def _first(path: Path) -> Path:
-    """The run itself; of chains in a folder each the first."""
-    return Path(CHAINS.path(str(path), 0)) if CHAINS.is_at(path) else path
+def _record(path: Path) -> Record:
+    """The record of the run; of chains in a folder each, that of the first."""
+    first = CHAINS.path(str(path), 0) if CHAINS.is_at(path) else path
+    return Record.from_json(open_stored(first).record)
 
 
 def _refuse_others(path: Path) -> None:
     """Reject models with their own sampling loop, which have their own command."""
-    model = Record.from_json(open_stored(_first(path)).record).model
+    model = _record(path).model
     if model not in MODELS:
         return
     command = MODELS[model].command
@@ -302,21 +278,12 @@ def _imported(module: str, name: str) -> Any:
 
 
 def read_data(path: Path) -> Data:
-    """A data folder (streamed), or arrays from an .npz or .npy file (in memory)."""
+    """A data folder (streamed), or the arrays or columns of a file (in memory)."""
     if path.is_dir():
         return path
-    if not path.exists():
-        raise InvalidValueError(f"`data`: {path} does not exist.")
-    if path.suffix == ".npz":
-        with reading(path), np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    if path.suffix == ".npy":
-        with reading(path):
-            return np.load(path, allow_pickle=False)
-    raise InvalidValueError(
-        f"`data`: {path} is neither a data folder nor an .npz or .npy file. Convert it first: "
-        f"scirocco data convert {path.name} FOLDER"
-    )
+    table = open_table(path)
+    found = read_columns(table, table.names)
+    return found["data"] if table.single else found
 
 
 def _params(written: object, here: Path) -> Params:
@@ -364,6 +331,5 @@ def _schedule(value: object, place: str) -> Any:
 def _refuse_unknown(names: Iterable[object], known: Collection[str], place: str) -> None:
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, 1)
-            hint = f" Did you mean `{close[0]}`?" if close else f" Known: {', '.join(known)}."
+            hint = _checks.did_you_mean(name, known) or f" Known: {', '.join(known)}."
             raise InvalidValueError(f"{place} has an unknown entry `{name}`.{hint}")

@@ -6,7 +6,6 @@ that are words, predictions) see `sc.models`.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import os
@@ -18,26 +17,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import transforms
-from scirocco._checks import positive, positive_int
+from scirocco._checks import did_you_mean, positive, positive_int
 from scirocco.data import open as open_folder
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES, Family
 from scirocco.models.regression import density
-from scirocco.models.regression.density import Likelihood, Normal
+from scirocco.models.regression.density import Likelihood, NormalPrior
 from scirocco.types import Array, Data, Params, Rows
 
-_LOOKED_AT = 100_000
+_LOOKED_AT = 100_000  # first rows, of which classes are counted and checked
 
 
-class Known(NamedTuple):
+class NamedModel(NamedTuple):
     """A model and its starting point."""
 
     model: Model
     params: dict[str, Array]
 
 
-class Table(NamedTuple):
+class RowFacts(NamedTuple):
     """Facts about the rows."""
 
     num_columns: int
@@ -45,28 +44,26 @@ class Table(NamedTuple):
     """The `y` of the first rows."""
 
 
-def linear(table: Table, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> Known:
+def linear(table: RowFacts, scale: float = 1.0, intercept: bool = True, noise_scale: float = 1.0) -> NamedModel:
     """y ~ N(xᵀβ + b, σ²), σ half-normal with scale `noise_scale`."""
     positive(noise_scale, "noise_scale", "linear")
     params = _start((table.num_columns,), intercept) | {"noise": jnp.asarray(float(noise_scale))}
     kinds = dict.fromkeys(params, None) | {"noise": transforms.positive}
     positive(scale, "scale", "the model")
-    prior = Normal(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
-    return Known(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
+    prior = NormalPrior(float(scale), 10.0 * scale, float(noise_scale), noise_floor=0.0)
+    return NamedModel(Model(density.linear, prior, vectorized=True, transforms=kinds), params)
 
 
-def softmax(
-    table: Table, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True
-) -> Known:
+def softmax(table: RowFacts, num_classes: int | None = None, scale: float = 1.0, intercept: bool = True) -> NamedModel:
     """y in {0, ..., K-1}, probabilities ∝ exp(xᵀβ_k + b_k)."""
     _whole(table.y, "softmax", num_classes)
     number = int(table.y.max()) + 1 if num_classes is None else positive_int(num_classes, "num_classes")
-    return Known(_model(Likelihood("softmax"), scale), _start((number, table.num_columns), intercept))
+    return NamedModel(_model(Likelihood("softmax"), scale), _start((number, table.num_columns), intercept))
 
 
 _OWN_NAMES = {"bernoulli": "logistic", "normal": "linear"}
 """Names of models that differ from those of their families."""
-_WITH_OPTIONS: dict[str, Callable[..., Known]] = {"linear": linear, "softmax": softmax}
+_WITH_OPTIONS: dict[str, Callable[..., NamedModel]] = {"linear": linear, "softmax": softmax}
 """Models with options of their own."""
 
 
@@ -76,12 +73,12 @@ def families() -> dict[str, Family]:
     return {_OWN_NAMES.get(name, name): family for name, family in listed.items()}
 
 
-def of_name(name: str) -> Callable[..., Known]:
+def of_name(name: str) -> Callable[..., NamedModel]:
     """The function that makes the model from facts about the rows, and options."""
     return _WITH_OPTIONS.get(name) or functools.partial(_of_family, families()[name])
 
 
-def make(name: str, options: dict[str, Any], data: Data) -> Known:
+def make(name: str, options: dict[str, Any], data: Data) -> NamedModel:
     """The model of a name for these rows."""
     return of_name(name)(_table(name, data), **options)
 
@@ -91,7 +88,7 @@ def options_of(name: str) -> list[str]:
     return list(inspect.signature(of_name(name)).parameters)[1:]
 
 
-def _table(name: str, data: Data) -> Table:
+def _table(name: str, data: Data) -> RowFacts:
     if isinstance(data, (str, os.PathLike)):
         source = open_folder(data)
         first = source.read(0, min(_LOOKED_AT, source.num_rows))
@@ -115,7 +112,7 @@ def _table(name: str, data: Data) -> Table:
         )
     if not len(y):
         raise InvalidValueError(f'`model = "{name}"`: the data have no rows.')
-    return Table(x.shape[1], y)
+    return RowFacts(x.shape[1], y)
 
 
 def column_names(data: Data) -> list[str]:
@@ -129,9 +126,7 @@ def _whole(y: np.ndarray, name: str, classes: int | None) -> None:
     wrong = np.flatnonzero((y < 0) | (y != np.floor(y)) | (y >= (np.inf if classes is None else classes)))
     if wrong.size:
         wanted = "whole numbers >= 0" if classes is None else f"classes from 0 to {classes - 1}"
-        raise InvalidValueError(
-            f'`model = "{name}"` needs {wanted} in `y`; row {wrong[0]} holds {y[wrong[0]]:g}.'
-        )
+        raise InvalidValueError(f'`model = "{name}"` needs {wanted} in `y`; row {wrong[0]} holds {y[wrong[0]]:g}.')
 
 
 def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
@@ -141,20 +136,18 @@ def _start(shape: tuple[int, ...], intercept: bool) -> dict[str, Array]:
     return start | {"intercept": jnp.zeros(shape[:-1])} if intercept else start
 
 
-def _of_family(family: Family, table: Table, scale: float = 1.0, intercept: bool = True) -> Known:
+def _of_family(family: Family, table: RowFacts, scale: float = 1.0, intercept: bool = True) -> NamedModel:
     """Its parameters have the priors of the family."""
     family.check(table.y, "y")
     params = _start((table.num_columns,), intercept)
     more = {key: jnp.asarray(value) for key, value in family.start.items()}
     kinds = dict.fromkeys(params, None) | dict.fromkeys(more, transforms.positive) if more else None
-    return Known(_model(Likelihood(family.name), scale, kinds), params | more)
+    return NamedModel(_model(Likelihood(family.name), scale, kinds), params | more)
 
 
-def _model(
-    likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None
-) -> Model:
+def _model(likelihood: Callable[[Params, Rows], Array], scale: float, kinds: dict[str, Any] | None = None) -> Model:
     positive(scale, "scale", "the model")
-    return Model(likelihood, Normal(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
+    return Model(likelihood, NormalPrior(float(scale), 10.0 * scale), vectorized=True, transforms=kinds)
 
 
 # -- `scirocco sample --example logistic > job.toml` -------------------------------------------------------------------
@@ -217,8 +210,7 @@ def examples() -> tuple[str, ...]:
 def example(name: str) -> str:
     """A configuration file with every part explained, which works as soon as its data exist."""
     if name not in examples():
-        close = difflib.get_close_matches(name, examples(), 1)
-        hint = f" Did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(name, examples())
         raise InvalidValueError(f"there is no example `{name}`: they are {', '.join(examples())}.{hint}")
     if name == "own":
         return _OWN + _REST

@@ -1,13 +1,14 @@
 """Models: a log density with gradients per row, or Dirichlet and gamma posteriors with counts per row."""
 
 from scirocco.model.base import Posterior, WithValue, without_value
-from scirocco.model.blocks import BlockModel, Statistics, View
+from scirocco.model.blocks import BlockModel, BlockView, Statistics
 from scirocco.model.counts import CountModel, CountSum
 from scirocco.model.density import GradientSum, Model
 from scirocco.model.groups import HierarchicalModel
 
 __all__ = [
     "BlockModel",
+    "BlockView",
     "CountModel",
     "CountSum",
     "GradientSum",
@@ -15,7 +16,6 @@ __all__ = [
     "Model",
     "Posterior",
     "Statistics",
-    "View",
     "WithValue",
     "without_value",
 ]

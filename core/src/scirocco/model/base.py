@@ -17,8 +17,8 @@ import numpy as np
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_LOOK_EVERY = 8
-_SHARE_OF_MAPS = 0.5
+_LOOK_EVERY = 8  # models that are made from one count of the maps to the next
+_SHARE_OF_MAPS = 0.5  # that programs may use: others in the process need maps, too
 _MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 _calls = itertools.count(1)
 
@@ -71,7 +71,7 @@ class SomeRows(Protocol):
         """Rows spaced evenly over the data."""
 
 
-class RowSource(Protocol):
+class ReadableRows(Protocol):
     """The part of a data source that the check of a user's functions needs."""
 
     @property
@@ -84,11 +84,6 @@ class RowSource(Protocol):
 
     def read(self, begin: int, end: int) -> Rows:
         """Some rows."""
-
-
-def _of_a_plain_model(_: PyTree) -> float:
-    """The cost of a row of a plain model."""
-    return 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +106,7 @@ class Facts:
     """The names of the axes of parameters and derived quantities."""
     coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     """Labels along named axes."""
-    row_cost: Callable[[PyTree], float] = _of_a_plain_model
+    row_cost: Callable[[PyTree], float] = lambda row_spec: 1.0
     """`row_cost(row_spec)`: the cost of a row, in units of one of a plain model: set-ups look at fewer rows if it is
     high."""
     derive: Callable[[Params], dict[str, np.ndarray]] | None = None
@@ -153,7 +148,7 @@ class Posterior(abc.ABC):
         """Where the sampler starts if the user starts at `position`; by default there."""
         return position
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:  # noqa: B027
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:  # noqa: B027
         """Raise an error for values outside their domain, and for functions whose results have the wrong form.
 
         The user's functions are traced on shapes alone.
@@ -221,9 +216,7 @@ class Wrapper(Posterior):
 def valued(model: Posterior) -> Posterior:
     """The same posterior with its log density next to the gradient."""
     if model.facts.valued is None:
-        raise InvalidTypeError(
-            f"a {type(model).__name__} has no log density, so a sampler cannot use its value."
-        )
+        raise InvalidTypeError(f"a {type(model).__name__} has no log density, so a sampler cannot use its value.")
     return model.facts.valued()
 
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 
 from scirocco import _tree
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Facts, Posterior, RowSource, SomeRows, Wrapper, blank, one_row
-from scirocco.model.checks import takes_three, trace
-from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel
+from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, Wrapper, blank, one_row
+from scirocco.model.checks import asks_for_key, trace
+from scirocco.model.counts import NEGATIVE_COUNTS, PLACING_ROWS, CountModel, each_row
 from scirocco.model.density import Model
 from scirocco.types import Array, Datum, Key, Params, PyTree, Rows
 
@@ -37,11 +37,9 @@ class Statistics:
 
     def __init__(self, function: Callable[..., Any]):
         if not callable(function):
-            raise InvalidTypeError(
-                f"`function` of Statistics must be a function (params, datum), got {function!r}."
-            )
+            raise InvalidTypeError(f"`function` of Statistics must be a function (params, datum), got {function!r}.")
         self.function = function
-        self.takes_key = takes_three(function)
+        self.takes_key = asks_for_key(function, if_unknown=True)
         self._jitted = jax.jit(function)
 
     def __hash__(self) -> int:
@@ -54,7 +52,7 @@ class Statistics:
         """The statistics of one row."""
         return self._jitted(params, datum, key) if self.takes_key else self._jitted(params, datum)
 
-    def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_block(self, name: str, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check that the function can be traced."""
         key = (jax.eval_shape(jax.random.key, 0),) if self.takes_key else ()
         trace(self._jitted, f"statistics of {name}", params, source.row_spec, *key)
@@ -88,9 +86,7 @@ class BlockModel(Posterior):
 
     def __init__(self, model: Model, /, **blocks: CountModel | Statistics):
         if not isinstance(model, Model):
-            raise InvalidTypeError(
-                f"BlockModel requires the joint sc.Model(log_likelihood, log_prior), got {model!r}."
-            )
+            raise InvalidTypeError(f"BlockModel requires the joint sc.Model(log_likelihood, log_prior), got {model!r}.")
         if model.has_dependent_transforms:
             raise InvalidValueError(
                 "BlockModel moves some parameters with the others fixed, so no transform of its model may depend on "
@@ -142,9 +138,7 @@ class BlockModel(Posterior):
     def check_domain(self, params: Params) -> None:
         """Check the names, then the domain of each block."""
         if not isinstance(params, dict):
-            raise InvalidTypeError(
-                f"a BlockModel requires a dict of parameters by name, got {type(params).__name__}."
-            )
+            raise InvalidTypeError(f"a BlockModel requires a dict of parameters by name, got {type(params).__name__}.")
         unknown = sorted(set(self.blocks) - set(params))
         if unknown:
             raise InvalidValueError(
@@ -164,7 +158,7 @@ class BlockModel(Posterior):
             position = view.spread(position, _tree.scale(table.num_rows / count, total))
         return position
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, the joint density, the counts of blocks, and that statistics can be traced."""
         self.check_domain(params)
         self.model.check_start(params, source, batch_size)
@@ -178,7 +172,7 @@ class BlockModel(Posterior):
 
     # -- what a run asks for --------------------------------------------------------------------------------
 
-    def view(self, names: tuple[str, ...]) -> View:
+    def view(self, names: tuple[str, ...]) -> BlockView:
         """The posterior as seen by the sampler of these parameters."""
         block = self.blocks.get(names[0]) if len(names) == 1 else None
         if isinstance(block, CountModel):
@@ -199,15 +193,11 @@ class BlockModel(Posterior):
         """The values of the joint model, and the sum over the rows of every other block."""
         params, key = self.constrain(position), jax.random.key(0)
         sums = {
-            name: jnp.concatenate(
-                [jnp.ravel(leaf) for leaf in jax.tree.leaves(sum_rows(block, params, rows, key))]
-            )
+            name: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(sum_rows(block, params, rows, key))])
             for name, block in self.blocks.items()
         }
         priors = {f"{name} prior": block.prior_term(position[name]) for name, block in self.counted.items()}
-        flat = {
-            name: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(p)]) for name, p in priors.items()
-        }
+        flat = {name: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(p)]) for name, p in priors.items()}
         return {**self.model.values(self.mixed(position), rows), **sums, **flat}
 
     def stats(self, total: PyTree) -> dict[str, Array]:
@@ -224,7 +214,7 @@ class BlockModel(Posterior):
         raise NotImplementedError("a block model is driven through its views")
 
 
-class View(Wrapper):
+class BlockView(Wrapper):
     """A block model as seen by one of its blocks: it takes the whole position and returns what drives that block.
 
     It is also the summand: f(θ, x_i) is the contribution of a row to that block.
@@ -255,9 +245,7 @@ class View(Wrapper):
         return self
 
     @abc.abstractmethod
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
 
     @abc.abstractmethod
@@ -278,7 +266,7 @@ class View(Wrapper):
         return _tree.put(position, self.names, part)
 
 
-class GradientView(View):
+class GradientView(BlockView):
     """The gradient of the joint log density with respect to some of the parameters."""
 
     follows = "gradient"
@@ -290,9 +278,7 @@ class GradientView(View):
         """∇ log prior + the estimated sum."""
         return _tree.add(self._along(position, self.model.model.log_prior_density), total)
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i ∇ log p(x_i | θ)."""
         return self._along(position, lambda at: self.model.model.log_likelihood_sum(at, rows, weights))
 
@@ -305,7 +291,7 @@ class GradientView(View):
         return jax.vmap(one)(rows)
 
 
-class SummedView(View):
+class SummedView(BlockView):
     """The sum of a function of the parameters and each row."""
 
     dense = True
@@ -319,17 +305,13 @@ class SummedView(View):
         """Its sum may be random."""
         return Facts(drive="block", takes_key=self.block.takes_key)
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
         params = self.model.constrain(position)
         if weights is None:
             return self._typed(position, sum_rows(self.block, params, rows, key))
         values = each_row(self.block, params, rows, key)
-        return self._typed(
-            position, jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, 1), values)
-        )
+        return self._typed(position, jax.tree.map(lambda v: jnp.tensordot(weights.astype(v.dtype), v, 1), values))
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """f(θ, x_i) for each row."""
@@ -363,15 +345,6 @@ class StatisticView(SummedView):
     def combine(self, position: Params, total: PyTree) -> PyTree:
         """The sum alone: the update includes the prior."""
         return total
-
-
-def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
-    """The values of single rows; each row gets its own key if they are random."""
-    if not block.takes_key:
-        return jax.vmap(lambda row: block.one(params, row, None))(rows)
-    assert key is not None
-    keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
-    return jax.vmap(block.one, (None, 0, 0))(params, rows, keys)
 
 
 def sum_rows(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:

@@ -14,13 +14,13 @@ from jax.extend.core import Jaxpr, Literal
 from scirocco import _tree
 from scirocco._programs import setup_program
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import RowSource, SomeRows
+from scirocco.model.base import ReadableRows, SomeRows
 from scirocco.types import Array, Params, PyTree
 
 if TYPE_CHECKING:
     from scirocco.model.density import Model
 
-_OFF_SIMPLEX = 1e-3
+_OFF_SIMPLEX = 1e-3  # error of a sum of numbers that were rounded to three digits
 
 
 def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
@@ -29,26 +29,19 @@ def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
     return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def takes_three(counts: Callable[..., Any]) -> bool:
-    """Whether the user's function takes a key: it has a third argument without a default, or one named `key`."""
+def asks_for_key(function: Callable[..., Any], if_unknown: bool = False) -> bool:
+    """Whether a user's function takes a key: its third positional argument has no default, or is named `key`.
+
+    `if_unknown` is for a builtin without a signature, and for a function with `*arguments`.
+    """
     try:
-        parameters = list(inspect.signature(counts).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        return True
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return if_unknown
     placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(placed) >= 3:
         return placed[2].default is placed[2].empty or placed[2].name == "key"
-    return any(p.kind == p.VAR_POSITIONAL for p in parameters)
-
-
-def asks_for_key(log_likelihood: Callable[..., Any]) -> bool:
-    """Whether a log likelihood is random: its third positional argument has no default, or is named `key`."""
-    try:
-        parameters = inspect.signature(log_likelihood).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
-    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(placed) >= 3 and (placed[2].default is placed[2].empty or placed[2].name == "key")
+    return if_unknown and any(p.kind == p.VAR_POSITIONAL for p in parameters)
 
 
 def value_and_auxiliary(out: Any) -> tuple[Any, PyTree | None]:
@@ -84,13 +77,9 @@ def positive_tree(values: Any, name: str) -> Any:
         try:
             array = np.asarray(leaf, np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidTypeError(
-                f"`{name}` of CountModel must contain numbers > 0, got {leaf!r}."
-            ) from error
+            raise InvalidTypeError(f"`{name}` of CountModel must contain numbers > 0, got {leaf!r}.") from error
         if array.size == 0 or not np.all(np.isfinite(array)) or np.any(array <= 0):
-            worst = (
-                leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
-            )
+            worst = leaf if array.ndim == 0 else f"{np.min(array) if array.size else 'an empty array'} among them"
             raise InvalidValueError(f"`{name}` of CountModel must be finite and > 0, got {worst}.")
         out.append(float(array) if array.ndim == 0 else array)
     return jax.tree.unflatten(treedef, out)
@@ -182,17 +171,13 @@ def look_swapped(model: Model, data: PyTree, params: PyTree) -> bool:
     ):
         return False
     lengths = {leaf.shape[:1] for leaf in tables}
-    if len(lengths) != 1 or any(
-        t.shape[1:] != a.shape or a.ndim == 0 for t, a in zip(tables, leaves, strict=True)
-    ):
+    if len(lengths) != 1 or any(t.shape[1:] != a.shape or a.ndim == 0 for t, a in zip(tables, leaves, strict=True)):
         return False
     ((rows,),) = lengths
     if rows <= max(leaf.shape[0] for leaf in leaves) or model.form != "datum" or model.takes_key:
         return False
-    return accepts(model, data, params) and _depends_on_data(model, data, params)
-
-
-def _depends_on_data(model: Model, data: PyTree, params: PyTree) -> bool:
+    if not accepts(model, data, params):
+        return False
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], _real_type(leaf)), params)
     graph = jax.make_jaxpr(model.log_likelihood)(data, one).jaxpr
     return any(used_inputs(graph, [True] * len(graph.outvars))[len(jax.tree.leaves(data)) :])
@@ -204,9 +189,7 @@ def expect(out: Any, shape: tuple[int, ...], wanted: str, hint: str = "") -> Non
         got = f"shape {shape_of(out)}" if _tree.is_array(out) else f"a {type(out).__name__}"
         raise InvalidValueError(f"{wanted}; got {got}. {hint}".rstrip())
     if not jnp.issubdtype(out.dtype, jnp.floating):
-        raise InvalidTypeError(
-            f"{wanted.partition(' must')[0]} must return floating-point numbers, got {out.dtype}."
-        )
+        raise InvalidTypeError(f"{wanted.partition(' must')[0]} must return floating-point numbers, got {out.dtype}.")
 
 
 def shape_of(out: Any) -> tuple[int, ...]:
@@ -226,7 +209,7 @@ def describe(tree: PyTree) -> str:
 # -- log densities --------------------------------------------------------------------------------------------
 
 
-def check_density(model: Model, params: Params, source: RowSource, batch_size: int) -> None:
+def check_density(model: Model, params: Params, source: ReadableRows, batch_size: int) -> None:
     """Check that the result is a scalar for one datum, or one value per row."""
     if model.log_prior is not None:
         out = trace(model._jitted_prior, "log_prior", params)
@@ -266,15 +249,13 @@ def check_density(model: Model, params: Params, source: RowSource, batch_size: i
         (batch_size,),
         f"with vectorized=True, log_likelihood must return one value per row, shape ({batch_size},) for "
         f"{batch_size} rows",
-        "Remove the other axes."
-        if shape_of(out)
-        else "Return the values of the rows, not their sum or mean.",
+        "Remove the other axes." if shape_of(out) else "Return the values of the rows, not their sum or mean.",
     )
     if not model.takes_key:
         _compare_forms(model, params, source, batch_size)
 
 
-def _compare_forms(model: Model, params: Params, source: RowSource, size: int) -> None:
+def _compare_forms(model: Model, params: Params, source: ReadableRows, size: int) -> None:
     """Check that a vectorised likelihood gives a row the same value alone and in a batch (on two batches)."""
     position = model.unconstrain(params)
     for begin in (0, max(0, source.num_rows - size)):
@@ -294,9 +275,7 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
     size = min(table.num_rows, 10_000)
     prior, likelihood = _first_density(model, position, table.spread_rows(size))
     if not np.isfinite(prior):
-        what = (
-            "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
-        )
+        what = "outside the support of the prior" if prior == -np.inf else "where the prior cannot be evaluated"
         raise BadStartError(
             f"the log prior is {float(prior)} at the starting point: it is {what}. Start elsewhere, or constrain "
             "the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
@@ -330,11 +309,7 @@ def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) ->
         there = jax.tree.map(lambda each, at=(chain, draw): np.asarray(each[at]), draws)
         values = _first_density(model, model.unconstrain(there), table.spread_rows(min(table.num_rows, 100)))
         if not all(np.isfinite(value).all() for value in values):
-            entry = (
-                f"{{'{name}': sc.transforms.positive}}"
-                if isinstance(draws, dict)
-                else "sc.transforms.positive"
-            )
+            entry = f"{{'{name}': sc.transforms.positive}}" if isinstance(draws, dict) else "sc.transforms.positive"
             return (
                 f"`{name}` is {low[chain, draw]:.3g} at draw {draw} of chain {chain}, where the log density is not "
                 "finite, so these draws are not from the posterior. If the parameter must be positive, constrain it: "
@@ -352,14 +327,12 @@ def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Ar
 @setup_program(0)
 def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     values = (
-        model.log_likelihoods(position, rows)
-        if model.form != "total"
-        else model.log_likelihood_sum(position, rows)
+        model.log_likelihoods(position, rows) if model.form != "total" else model.log_likelihood_sum(position, rows)
     )
     return model.log_prior_density(position), values
 
 
-def _single_columns(source: RowSource) -> str:
+def _single_columns(source: ReadableRows) -> str:
     names = zip(_tree.leaf_names(source.row_spec), jax.tree.leaves(source.row_spec), strict=True)
     return ", ".join(f"`{name}`" for name, leaf in names if leaf.shape == (1,))
 
@@ -378,8 +351,6 @@ def used_inputs(graph: Jaxpr, wanted: list[bool]) -> list[bool]:
         else:
             flags = [True] * len(equation.invars)
         needed.update(
-            var
-            for var, flag in zip(equation.invars, flags, strict=True)
-            if flag and not isinstance(var, Literal)
+            var for var, flag in zip(equation.invars, flags, strict=True) if flag and not isinstance(var, Literal)
         )
     return [var in needed for var in graph.invars]

@@ -14,14 +14,14 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._random import Purpose, key_for
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
-from scirocco.model.base import Facts, Posterior, RowSource, SomeRows, make_room
+from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, make_room
 from scirocco.model.checks import (
+    asks_for_key,
     check_fits,
     check_simplex,
     describe,
     positive_tree,
     spread,
-    takes_three,
     trace,
     used_inputs,
 )
@@ -75,14 +75,7 @@ class CountModel(Posterior):
 
     drive = "counts"
 
-    def __init__(
-        self,
-        concentration: Any,
-        counts: Callable[..., Any],
-        *,
-        space: PyTree = "simplex",
-        rate: Any = 1.0,
-    ):
+    def __init__(self, concentration: Any, counts: Callable[..., Any], *, space: PyTree = "simplex", rate: Any = 1.0):
         if not callable(counts):
             raise InvalidTypeError(f"`counts` must be a function (omega, datum, key), got {counts!r}.")
         self.concentration = positive_tree(concentration, "concentration")
@@ -106,7 +99,7 @@ class CountModel(Posterior):
         return model
 
     def _finish(self) -> None:
-        self.takes_key = takes_three(self.counts)
+        self.takes_key = asks_for_key(self.counts, if_unknown=True)
         numbers = (self.concentration, self.rate)
         written = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in jax.tree.leaves(numbers))
         spaces, tree = jax.tree.flatten(self.space)
@@ -142,45 +135,33 @@ class CountModel(Posterior):
 
     def constrain(self, position: Params) -> Params:
         """ω = θ / Σθ along the last axis; x = θ / rate for positive parameters."""
-        pairs = self._leafwise(position)
-        leaves, treedef = jax.tree.flatten(position)
-        return jax.tree.unflatten(
-            treedef,
-            [
-                jax.nn.softmax(leaf, axis=-1) if space == "simplex" else jnp.exp(leaf) / rate
-                for leaf, (space, rate) in zip(leaves, pairs, strict=True)
-            ],
-        )
+
+        def one(leaf: Array, space: str, rate: Any) -> Array:
+            return jax.nn.softmax(leaf, axis=-1) if space == "simplex" else jnp.exp(leaf) / rate
+
+        return self._mapped(one, position)
 
     def unconstrain(self, params: Params) -> Params:
         """log ω, or log(x rate): θ up to the scale that `spread` gives it."""
-        pairs = self._leafwise(params)
-        leaves, treedef = jax.tree.flatten(params)
-        return jax.tree.unflatten(
-            treedef,
-            [
-                jnp.log(leaf if space == "simplex" else leaf * rate)
-                for leaf, (space, rate) in zip(leaves, pairs, strict=True)
-            ],
-        )
+        return self._mapped(lambda leaf, space, rate: jnp.log(leaf if space == "simplex" else leaf * rate), params)
 
     def spread(self, position: Params, total: PyTree) -> Params:
         """log θ with the sum that a Dirichlet's gamma variables have: Σ_k α_k + Σ_i z_ik."""
-        pairs = self._leafwise(position)
-        shapes = self.combine(position, total)
-        leaves, treedef = jax.tree.flatten(position)
-        return jax.tree.unflatten(
-            treedef,
-            [
-                leaf + jnp.log(shape.sum(axis=-1, keepdims=True)) if space == "simplex" else leaf
-                for leaf, shape, (space, _) in zip(leaves, jax.tree.leaves(shapes), pairs, strict=True)
-            ],
-        )
+
+        def one(leaf: Array, space: str, rate: Any, shape: Array) -> Array:
+            return leaf + jnp.log(shape.sum(axis=-1, keepdims=True)) if space == "simplex" else leaf
+
+        return self._mapped(one, position, self.combine(position, total))
+
+    def _mapped(self, function: Callable[..., Array], params: Params, *more: PyTree) -> Params:
+        """function(leaf, space, rate, leaves of `more`) of each leaf."""
+        leaves, treedef = jax.tree.flatten(params)
+        others = [jax.tree.leaves(tree) for tree in more]
+        pairs = zip(leaves, self._leafwise(params), *others, strict=True)
+        return jax.tree.unflatten(treedef, [function(leaf, *pair, *own) for leaf, pair, *own in pairs])
 
     def _leafwise(self, like: Params) -> list[tuple[str, Any]]:
-        spaces = _tree.broadcast_prefix(
-            self.space, like, "space", hint=" Give one word, or one for every parameter."
-        )
+        spaces = _tree.broadcast_prefix(self.space, like, "space", hint=" Give one word, or one for every parameter.")
         return list(zip(jax.tree.leaves(spaces), spread(self.rate, like, "rate"), strict=True))
 
     def check_domain(self, params: Params) -> None:
@@ -224,11 +205,7 @@ class CountModel(Posterior):
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """The sum of all counts of these rows; NaN if one is negative."""
         params = self.constrain(position)
-        each = (
-            self.summand.each(position, rows, key)
-            if self.form == "datum"
-            else self.several(params, rows, key)
-        )
+        each = self.summand.each(position, rows, key) if self.form == "datum" else self.several(params, rows, key)
         legal = jnp.stack([jnp.all(leaf >= 0) for leaf in jax.tree.leaves(each)])
         return jnp.where(jnp.all(legal), _total(each), jnp.nan)
 
@@ -260,16 +237,16 @@ class CountModel(Posterior):
         count = min(table.num_rows, PLACING_ROWS)
         return _about_as_large(self, table.num_rows / count, position, table.spread_rows(count), key)
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, and that counts have the structure and shapes of the parameters."""
         self.check_domain(params)
         self.check_counts(params, params, source, batch_size)
 
-    def check_block(self, name: str, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_block(self, name: str, params: Params, source: ReadableRows, batch_size: int) -> None:
         """The check for a block of a BlockModel: the function receives all parameters."""
         self.check_counts(params, params[name], source, batch_size)
 
-    def check_counts(self, given_params: Params, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_counts(self, given_params: Params, params: Params, source: ReadableRows, batch_size: int) -> None:
         """The same check, if the function receives more parameters than those that its counts match."""
         spec = source.row_spec
         if self.form == "total":
@@ -308,9 +285,7 @@ class CountSum:
 
     model: CountModel
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i z_i."""
         if self.model.form == "total" and weights is None:
             return _like(position, self.model.several(self.model.constrain(position), rows, key))
@@ -321,13 +296,17 @@ class CountSum:
 
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         """z_i for each row: leaves with a leading axis."""
-        params = self.model.constrain(position)
-        if not self.model.takes_key:
-            return _like(position, jax.vmap(lambda row: self.model.one(params, row, None))(rows))
-        if key is None:
-            raise InvalidTypeError("`counts` takes a key, but the sum has no key.")
-        keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
-        return _like(position, jax.vmap(self.model.one, (None, 0, 0))(params, rows, keys))
+        return _like(position, each_row(self.model, self.model.constrain(position), rows, key))
+
+
+def each_row(block: Any, params: Params, rows: Rows, key: Key | None) -> PyTree:
+    """`block.one` of each row; each gets its own key if the values are random."""
+    if not block.takes_key:
+        return jax.vmap(lambda row: block.one(params, row, None))(rows)
+    if key is None:
+        raise InvalidTypeError("`counts` takes a key, but the sum has no key.")
+    keys = jax.random.split(key, jax.tree.leaves(rows)[0].shape[0])
+    return jax.vmap(block.one, (None, 0, 0))(params, rows, keys)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -18,19 +18,9 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.model import units
-from scirocco.model.base import (
-    Facts,
-    Posterior,
-    RowSource,
-    SomeRows,
-    WithValue,
-    Wrapper,
-    blank,
-    make_room,
-    one_row,
-)
+from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
-from scirocco.model.linear import LinearLikelihood
+from scirocco.model.families import LinearLikelihood
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 _STATE = (
@@ -46,7 +36,7 @@ _STATE = (
     "curvature_bound",
     "third_bound",
 )
-_AT_ONCE = 256
+_AT_ONCE = 256  # draws whose derived quantities are computed together
 
 
 class Model(Posterior):
@@ -125,25 +115,18 @@ class Model(Posterior):
         third_bound: float | None = None,
     ):
         if not callable(log_likelihood):
-            raise InvalidTypeError(
-                f"`log_likelihood` must be a function (params, datum), got {log_likelihood!r}."
-            )
-        if log_prior is not None and not callable(log_prior):
-            raise InvalidTypeError(
-                f"`log_prior` must be a function of the parameters or None, got {log_prior!r}."
-            )
-        self.log_likelihood = log_likelihood
-        self.log_prior = log_prior
-        self.form = "rows" if vectorized else "datum"
-        self.transforms = transforms
-        if derived is not None and not callable(derived):
-            raise InvalidTypeError(
-                f"`derived` must be a function of the parameters or None, got {derived!r}."
-            )
-        self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
-        for name, function in (("simulate", simulate), ("observed", observed)):
+            raise InvalidTypeError(f"`log_likelihood` must be a function (params, datum), got {log_likelihood!r}.")
+        for name, function, of in (
+            ("log_prior", log_prior, "of the parameters "),
+            ("derived", derived, "of the parameters "),
+            ("simulate", simulate, ""),
+            ("observed", observed, ""),
+        ):
             if function is not None and not callable(function):
-                raise InvalidTypeError(f"`{name}` must be a function or None, got {function!r}.")
+                raise InvalidTypeError(f"`{name}` must be a function {of}or None, got {function!r}.")
+        self.log_likelihood, self.log_prior = log_likelihood, log_prior
+        self.form, self.transforms = "rows" if vectorized else "datum", transforms
+        self.derived, self.dims, self.coords = derived, dict(dims or {}), dict(coords or {})
         self.simulate, self.observed = simulate, observed
         if curvature_bound is not None and not callable(curvature_bound):
             raise InvalidTypeError(
@@ -152,16 +135,13 @@ class Model(Posterior):
             )
         if third_bound is not None and curvature_bound is None:
             raise InvalidTypeError("`third_bound` is relative to `curvature_bound`: pass both.")
-        self.curvature_bound = curvature_bound
         if third_bound is not None:
             _checks.positive(third_bound, "third_bound", allow_zero=True)
-        self.third_bound = third_bound
+        self.curvature_bound, self.third_bound = curvature_bound, third_bound
         self._finish()
 
     @classmethod
-    def from_total(
-        cls, log_likelihood: Callable[[Params, Rows], Any], log_prior: LogPrior | None = None
-    ) -> Model:
+    def from_total(cls, log_likelihood: Callable[[Params, Rows], Any], log_prior: LogPrior | None = None) -> Model:
         """A model whose log likelihood is the SUM over the rows that it receives (as in R's sgmcmc)."""
         model = cls(log_likelihood, log_prior)
         model.form = "total"
@@ -204,9 +184,7 @@ class Model(Posterior):
         if known is None:
             return cls(likelihood, log_prior)
         curvature, third = known
-        return cls(
-            likelihood, log_prior, curvature_bound=likelihood.bound, third_bound=third / curvature**1.5
-        )
+        return cls(likelihood, log_prior, curvature_bound=likelihood.bound, third_bound=third / curvature**1.5)
 
     def _finish(self) -> None:
         leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
@@ -257,7 +235,7 @@ class Model(Posterior):
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _STATE}
+        return {name: vars(self)[name] for name in _STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -286,9 +264,7 @@ class Model(Posterior):
         chains, count = leaves[0].shape[:2]
         flat = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(chains * count, *leaf.shape[2:]), draws)
         found = jax.jit(lambda flat: jax.lax.map(self.derived, flat, batch_size=_AT_ONCE))(flat)
-        return {
-            name: np.asarray(each).reshape(chains, count, *each.shape[1:]) for name, each in found.items()
-        }
+        return {name: np.asarray(each).reshape(chains, count, *each.shape[1:]) for name, each in found.items()}
 
     # -- densities on the real line ------------------------------------------------------------------------
 
@@ -373,10 +349,7 @@ class Model(Posterior):
 
     def values(self, position: Params, rows: Rows) -> dict[str, Array]:
         """Log prior and log likelihoods."""
-        return {
-            "log_prior": self.log_prior_density(position),
-            "log_likelihood": self.log_likelihoods(position, rows),
-        }
+        return {"log_prior": self.log_prior_density(position), "log_likelihood": self.log_likelihoods(position, rows)}
 
     def stats(self, total: PyTree) -> dict[str, Array]:
         """The length of the gradient."""
@@ -394,7 +367,7 @@ class Model(Posterior):
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check_start(self, params: Params, source: RowSource, batch_size: int) -> None:
+    def check_start(self, params: Params, source: ReadableRows, batch_size: int) -> None:
         """Check the domain, and that the result is a scalar for one datum, or one value per row."""
         self.check_domain(params)
         check_density(self, params, source, batch_size)
@@ -414,9 +387,7 @@ class GradientSum:
 
     model: Model
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
         return jax.grad(self.model.log_likelihood_sum)(position, rows, weights, key)
 
@@ -425,9 +396,7 @@ class GradientSum:
         return _each(self.model, jax.grad(self.model.log_likelihood_of_one), position, rows, key)
 
 
-def _each(
-    model: Model, function: Callable[..., PyTree], position: Params, rows: Rows, key: Key | None
-) -> PyTree:
+def _each(model: Model, function: Callable[..., PyTree], position: Params, rows: Rows, key: Key | None) -> PyTree:
     if model.takes_key:
         return jax.vmap(function, (None, 0, 0))(position, rows, model.row_keys(rows, key))
     return jax.vmap(function, (None, 0))(position, rows)
@@ -436,9 +405,7 @@ def _each(
 class ValuedSum(GradientSum):
     """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ)): for samplers that use the value of the log density."""
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> WithValue:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> WithValue:
         """Both sums, by one forward and one backward pass."""
         value, gradient = jax.value_and_grad(self.model.log_likelihood_sum)(position, rows, weights, key)
         return WithValue(gradient, value)

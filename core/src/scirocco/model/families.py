@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.errors import InvalidValueError
-from scirocco.types import Array, Key, Params, Rows
+from scirocco import _checks
+from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.types import Array, Datum, Key, Params, Rows
+
+Column = np.ndarray
+"""One number for each row."""
+Given = np.ndarray | None
+"""The same, of what a row may have."""
+Values = Mapping[str, Any]
+"""Values of a family's own parameters."""
+Generator = np.random.Generator
 
 _MOST = 1e15
 """Largest mean of a Poisson variate."""
@@ -70,7 +80,7 @@ class Family:
         z = (row["y"] - eta) / theta["noise"]
         return -0.5 * z**2 - jnp.log(theta["noise"])
 
-    def bound(self, theta: Mapping[str, float]) -> tuple[float, float] | None:
+    def bound(self, theta: Values) -> tuple[float, float] | None:
         """Bounds c and t with |ℓ″| ≤ c and |ℓ‴| ≤ t for ℓ(η) = log p(y | η, θ); None: there are none."""
         return None
 
@@ -78,7 +88,7 @@ class Family:
         """The expected information of weighted rows about η; None where the observed one is never negative."""
         return None
 
-    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+    def constant(self, y: Column, trials: Given = None) -> Column:
         """The terms without parameters."""
         return np.full(len(y), -_NORMAL)
 
@@ -90,13 +100,7 @@ class Family:
         """η of a mean; those at the edge of the possible ones are moved inside."""
         return mean
 
-    def centre(
-        self,
-        y: np.ndarray,
-        trials: np.ndarray | None = None,
-        offset: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> float:
+    def centre(self, y: Column, trials: Given = None, offset: Given = None, weights: Given = None) -> float:
         """η without columns, about: an intercept is measured from there."""
         return float(np.average(y if offset is None else y - offset, weights=weights))
 
@@ -106,12 +110,15 @@ class Family:
 
     def check(self, y: np.ndarray, name: str) -> None:
         """Raise an error unless all are possible responses; those that are not continuous are counts."""
-        if not self.continuous:
-            _check_counts(y, name, self.name)
+        wrong = (y < 0) | (y != np.round(y))
+        if not self.continuous and wrong.any():
+            bad = int(np.argmax(wrong))
+            raise InvalidValueError(
+                f"the response `{name}` of a {self.name} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row "
+                f"{bad}."
+            )
 
-    def draw(
-        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
-    ) -> np.ndarray:
+    def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New responses with these means."""
         return mean + theta["noise"] * rng.standard_normal(mean.shape)
 
@@ -128,7 +135,7 @@ class Normal(Family):
     is_conjugate = True
     nodes = 3
 
-    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+    def bound(self, theta: Values) -> tuple[float, float]:
         """-ℓ″ = 1/noise², ℓ‴ = 0."""
         return theta["noise"] ** -2, 0.0
 
@@ -147,7 +154,7 @@ class Student(Family):
         constant = _rising(0.5 * nu, 0.5) - 0.5 * jnp.log(nu * math.pi)
         return constant - jnp.log(theta["noise"]) - 0.5 * (nu + 1.0) * jnp.log1p(z**2 / nu)
 
-    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+    def bound(self, theta: Values) -> tuple[float, float]:
         """With z = (y - η)/s: -ℓ″ = (ν + 1)(ν - z²) / (s²(ν + z²)²).
 
         It is (ν + 1)/(νs²) at z = 0, and at z² = 3ν, the minimum, -1/8 of that.
@@ -162,17 +169,11 @@ class Student(Family):
         nu = theta["freedom"]
         return weight * (nu + 1.0) / (nu + 3.0) / theta["noise"] ** 2
 
-    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+    def constant(self, y: Column, trials: Given = None) -> Column:
         """None."""
         return np.zeros(len(y))
 
-    def centre(
-        self,
-        y: np.ndarray,
-        trials: np.ndarray | None = None,
-        offset: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> float:
+    def centre(self, y: Column, trials: Given = None, offset: Given = None, weights: Given = None) -> float:
         """The median."""
         return float(np.median(y if offset is None else y - offset))
 
@@ -181,9 +182,7 @@ class Student(Family):
         robust = 1.4826 * float(np.median(np.abs(y - np.median(y))))
         return robust if robust > 0 else float(y.std())
 
-    def draw(
-        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
-    ) -> np.ndarray:
+    def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New responses around these means."""
         return mean + theta["noise"] * rng.standard_t(theta["freedom"], mean.shape)
 
@@ -205,7 +204,7 @@ class Binomial(Family):
         """y η - n log(1 + e^η)."""
         return row["y"] * eta - row["trials"] * jax.nn.softplus(eta)
 
-    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+    def constant(self, y: Column, trials: Given = None) -> Column:
         """The logarithm of the binomial coefficient."""
         return np.zeros(len(y)) if trials is None else _lgamma(trials) - _lgamma(y) - _lgamma(trials - y)
 
@@ -218,21 +217,13 @@ class Binomial(Family):
         share = np.clip(mean, 1e-3, 1 - 1e-3)
         return np.log(share / (1 - share))
 
-    def centre(
-        self,
-        y: np.ndarray,
-        trials: np.ndarray | None = None,
-        offset: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> float:
+    def centre(self, y: Column, trials: Given = None, offset: Given = None, weights: Given = None) -> float:
         """The logit of the share of successes, less the average offset."""
         average = float(y.sum() / (len(y) if trials is None else max(trials.sum(), 1.0)))
         share = (average * len(y) + 0.5) / (len(y) + 1.0)
         return math.log(share / (1 - share)) - (0.0 if offset is None else float(offset.mean()))
 
-    def draw(
-        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
-    ) -> np.ndarray:
+    def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New numbers of successes."""
         return rng.binomial(trials[:, None], mean).astype(float)
 
@@ -244,7 +235,7 @@ class Bernoulli(Binomial):
     title = "Logistic regression: y is 0 or 1."
     has_trials = False
 
-    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+    def bound(self, theta: Values) -> tuple[float, float]:
         """With σ = 1/(1 + e^(-η)): -ℓ″ = σ(1 - σ) ≤ 1/4, at σ = 1/2.
 
         |ℓ‴| = σ(1 - σ)|1 - 2σ|; with s = 1 - 2σ it is |s|(1 - s²)/4, largest at s² = 1/3: t = 1/(6√3).
@@ -262,9 +253,7 @@ class Bernoulli(Binomial):
                 f"the response `{name}` of a bernoulli model must be 0 or 1, got values {np.unique(y)[:5]}."
             )
 
-    def draw(
-        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
-    ) -> np.ndarray:
+    def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New responses."""
         return (rng.random(mean.shape) < mean).astype(float)
 
@@ -285,7 +274,7 @@ class Poisson(Family):
         """y η - e^η."""
         return row["y"] * eta - jnp.exp(eta)
 
-    def constant(self, y: np.ndarray, trials: np.ndarray | None = None) -> np.ndarray:
+    def constant(self, y: Column, trials: Given = None) -> Column:
         """-log y!."""
         return -_lgamma(y)
 
@@ -297,13 +286,7 @@ class Poisson(Family):
         """The logarithm."""
         return np.log(np.maximum(mean, 1e-3))
 
-    def centre(
-        self,
-        y: np.ndarray,
-        trials: np.ndarray | None = None,
-        offset: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> float:
+    def centre(self, y: Column, trials: Given = None, offset: Given = None, weights: Given = None) -> float:
         """The logarithm of the rate: of the sum of responses over that of e^offset."""
         counts = y if weights is None else weights * y
         exposure = np.zeros(len(y)) if offset is None else np.asarray(offset, np.float64)
@@ -311,9 +294,7 @@ class Poisson(Family):
             exposure, counts = exposure[weights > 0] + np.log(weights[weights > 0]), counts[weights > 0]
         return math.log(max(float(counts.sum()), 0.5)) - float(np.logaddexp.reduce(exposure))
 
-    def draw(
-        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
-    ) -> np.ndarray:
+    def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New counts."""
         return rng.poisson(np.minimum(mean, _MOST)).astype(float)
 
@@ -335,9 +316,7 @@ class NegativeBinomial(Poisson):
         ratio = eta - jnp.log(shape)
         return _rising(shape, y) + y * ratio - (shape + y) * jax.nn.softplus(ratio)
 
-    def draw(
-        self, rng: np.random.Generator, mean: np.ndarray, theta: Mapping[str, Any], trials: Any = None
-    ) -> np.ndarray:
+    def draw(self, rng: Generator, mean: Column, theta: Values, trials: Any = None) -> Column:
         """New counts: Poisson, with a rate that varies like a gamma variate."""
         shape = 1.0 / theta["dispersion"]
         return super().draw(rng, mean * rng.gamma(shape, 1.0 / shape, mean.shape), theta)
@@ -364,7 +343,7 @@ class Softmax(Family):
         chosen = jnp.take_along_axis(eta, row["y"][..., None].astype(int), axis=-1)[..., 0]
         return chosen - jax.nn.logsumexp(eta, axis=-1)
 
-    def bound(self, theta: Mapping[str, float]) -> tuple[float, float]:
+    def bound(self, theta: Values) -> tuple[float, float]:
         """-∇²ℓ = diag(p) - pp', the covariance of a class indicator.
 
         For a vector a with a number for each class a'(diag(p) - pp')a = Var(a) ≤ (max a - min a)²/4 ≤ |a|²/2: c = 1/2.
@@ -376,10 +355,7 @@ class Softmax(Family):
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (
-        *(Normal(), Bernoulli(), Binomial(), Poisson()),
-        *(NegativeBinomial(), Student(), Softmax()),
-    )
+    for family in (*(Normal(), Bernoulli(), Binomial(), Poisson()), *(NegativeBinomial(), Student(), Softmax()))
 }
 """All families by their names."""
 
@@ -391,15 +367,6 @@ def log_prior(theta: Params) -> Any:
         if name in theta:
             total = total + parameter.log_prior(theta[name])
     return total
-
-
-def _check_counts(y: np.ndarray, name: str, family: str) -> None:
-    wrong = (y < 0) | (y != np.round(y))
-    if wrong.any():
-        bad = int(np.argmax(wrong))
-        raise InvalidValueError(
-            f"the response `{name}` of a {family} model must be a count (0, 1, 2, ...), got {y[bad]:g} in row {bad}."
-        )
 
 
 def _lgamma(y: np.ndarray) -> np.ndarray:
@@ -424,3 +391,57 @@ def _rising(shape: Array, y: Array | float) -> Array:
 def _tail(z: Array) -> Array:
     inverse = 1.0 / z
     return inverse * (1.0 / 12.0 - inverse**2 / 360.0)
+
+
+# -- log likelihoods of a linear predictor, with bounds on their derivatives -------------------------------------------
+#
+# For ℓ(η) with |ℓ″| ≤ c and |ℓ‴| ≤ t the bounds of `sc.Model` are B_i v = √c η_i(v) and κ = t / c^(3/2).
+
+
+def predictor(params: Params, row: Datum) -> Array:
+    """xᵀβ for an array β, (d,) or (classes, d); with the intercept b for {"coef": β, "intercept": b}."""
+    if isinstance(params, dict):
+        return params["coef"] @ row["x"] + params.get("intercept", 0.0)
+    return params @ row["x"]
+
+
+@dataclass(frozen=True)
+class LinearLikelihood:
+    """The log likelihood of one row {x, y}, as a function of the linear predictor, up to a constant.
+
+    `parameters` are the names and values of the family's own parameters.
+    """
+
+    family: str
+    predictor: Callable[[Params, Datum], Any] = predictor
+    parameters: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        _checks.choice(self.family, "family", tuple(FAMILIES))
+        values, wanted = dict(self.parameters), FAMILIES[self.family].parameters
+        if values.keys() != set(wanted):
+            raise InvalidTypeError(
+                f"the {self.family} family has {_listed(wanted)}, got {_listed(tuple(values))}: pass a value of each."
+            )
+        for name, value in values.items():
+            _checks.positive(value, name)
+
+    def __call__(self, params: Params, row: Datum) -> Array:
+        """The value."""
+        return FAMILIES[self.family].log_density(row, self.predictor(params, row), dict(self.parameters))
+
+    def derivatives(self) -> tuple[float, float] | None:
+        """Bounds of the second and the third derivative in η; None: there are none."""
+        return FAMILIES[self.family].bound(dict(self.parameters))
+
+    def bound(self, direction: Params, row: Datum) -> Array:
+        """√c η(v), where η may have a constant part; of several classes without its mean, which changes nothing."""
+        bounds = self.derivatives()
+        assert bounds is not None
+        zero = jax.tree.map(jnp.zeros_like, direction)
+        eta = jax.jvp(lambda at: self.predictor(at, row), (zero,), (direction,))[1]
+        return math.sqrt(bounds[0]) * (eta - jnp.mean(eta) if FAMILIES[self.family].has_classes else eta)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"the parameter{'s' * (len(names) > 1)} {', '.join(names)}" if names else "no parameters"

@@ -29,14 +29,14 @@ from scirocco.types import Array, LogPrior, Params, PyTree, Rows
 
 _ITERATIONS, _CLOSE = 40, 1e-3
 """Newton steps at most; squared distance to the mode, in standard deviations of b, at which they end."""
-_SHORTER, _SHORTEST, _ROUNDING = 0.25, 1e-6, 1e-5
+_SHORTER, _SHORTEST, _ROUNDING = (0.25, 1e-6, 1e-5)  # of Newton steps: factor, least length, loss that is rounding
 _WEAKEST = 1e-4
 """Smallest pivot of a curvature matrix, relative to its diagonal: where the density is not concave."""
 _NODES = {1: 9, 2: 7, 3: 5, 4: 4}
 """Nodes for each dimension of the local variable."""
 _NEGLIGIBLE = 1e-7
 """Nodes with a smaller share of the largest weight are left out."""
-MOST_LOCAL = 4
+MOST_LOCAL = 4  # numbers of a local variable: four nodes for each are 256 places
 _SEARCH = 15
 """Evaluations that the search for a mode costs."""
 
@@ -165,12 +165,8 @@ class HierarchicalModel(Model):
     def finer(self) -> HierarchicalModel:
         """The same model with more nodes, which shows how precise the integrals are."""
         more = replace(self.integrated, num_nodes=self.integrated.num_nodes + 4)
-        return self._with(more)
-
-    def _with(self, integrated: Integrated) -> HierarchicalModel:
         other = object.__new__(HierarchicalModel)
-        other.__dict__.update(self.__getstate__() | {"log_likelihood": integrated})
-        other._finish()
+        other.__setstate__(self.__getstate__() | {"log_likelihood": more})
         return other
 
     @property
@@ -202,7 +198,7 @@ class HierarchicalModel(Model):
         return super().__getstate__() | {"groups": self.groups, "local_derived": self.local_derived}
 
 
-class Start(NamedTuple):
+class LocalStart(NamedTuple):
     """A local variable as numbers on the real line: what can be compared and hashed."""
 
     treedef: Any
@@ -231,14 +227,12 @@ class Start(NamedTuple):
         return leaves
 
 
-def _start_of(local: PyTree, transforms: PyTree | None) -> Start:
+def _start_of(local: PyTree, transforms: PyTree | None) -> LocalStart:
     leaves, treedef = jax.tree.flatten(local)
     try:
         arrays = [np.asarray(leaf, np.float64) for leaf in leaves]
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"`local` must contain numbers and arrays of numbers, got {local!r}."
-        ) from error
+        raise InvalidTypeError(f"`local` must contain numbers and arrays of numbers, got {local!r}.") from error
     own = units.leafwise(transforms, local)
     if any(transform is not None and transform.functions for transform in own):
         raise InvalidTypeError("`local_transforms` cannot depend on other variables: use fixed bounds.")
@@ -250,15 +244,13 @@ def _start_of(local: PyTree, transforms: PyTree | None) -> Start:
         ]
     numbers = tuple(float(x) for array in arrays for x in array.ravel())
     if not numbers or not np.all(np.isfinite(numbers)):
-        raise InvalidValueError(
-            f"`local` must contain at least one number, and only finite ones, got {local!r}."
-        )
+        raise InvalidValueError(f"`local` must contain at least one number, and only finite ones, got {local!r}.")
     if len(numbers) > MOST_LOCAL:
         raise InvalidValueError(
             f"`local` has {len(numbers)} numbers; integrals are computed over up to {MOST_LOCAL}. Make some of them "
             "the same for all groups (global parameters)."
         )
-    return Start(treedef, tuple(array.shape for array in arrays), numbers, tuple(own))
+    return LocalStart(treedef, tuple(array.shape for array in arrays), numbers, tuple(own))
 
 
 @dataclass(frozen=True)
@@ -271,7 +263,7 @@ class Integrated:
 
     log_likelihood: Callable[..., Any]
     local_log_prior: Callable[..., Any]
-    start: Start
+    start: LocalStart
     num_nodes: int
 
     @property

@@ -2,26 +2,102 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.diagnostics import autocorrelation
-from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics import autocorrelation, measures
+from scirocco.diagnostics.columns import Columns, Leaf, spread_evenly
+from scirocco.diagnostics.frames import supported
+from scirocco.diagnostics.measures import Places
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, forest
-from scirocco.drawing.markup import Html, Section, count, join, number, paragraph, search, sortable, tag
+from scirocco.drawing.markup import Html, Section, count, join, legend, number, paragraph, search, sortable, tag
 from scirocco.models._core.view import Draws
-from scirocco.report.columns import PROBABILITY, choose, gather, rank_counts, summarise
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_BINS, _RANK_BINS = 150, 20
-_MOST_CHAINS = 8
-_WORST, _LARGEST = 4, 2
-_FOREST, _WIDER = 24, 30
-_MOST_LAGS = 200
+_BINS, _RANK_BINS = 150, 20  # of a trace, and of a histogram of ranks
+_MOST_CHAINS = 8  # in one chart
+_WORST, _LARGEST = 4, 2  # parameters with charts: that mixed worst, with the largest means
+_FOREST, _WIDER = 24, 30  # intervals in the chart; how many times an axis may be as wide as an interval
+_MOST_LAGS = 200  # of an autocorrelation
+
+
+MOST_PARAMETERS = 300  # in the table of all
+_MOST_VALUES, _MOST_DRAWS = 4_000_000, 20_000  # that are summarised; of more, every k-th draw
+_GLANCE = 100
+"""Number of draws used to find the largest of very many parameters."""
+PROBABILITY = 0.9  # inside the intervals
+
+
+def gather(named: Mapping[str, Leaf], most: int = MOST_PARAMETERS) -> Columns:
+    """All parameters; of very many, half are the largest ones and half are spread evenly over all."""
+    columns = Columns(named)
+    wanted = _wanted(columns, most)
+    numbers, draws = columns.num_chains * columns.num_draws * len(wanted), columns.num_draws
+    return columns.select(wanted).thinned(max(1, -(-numbers // _MOST_VALUES), draws // _MOST_DRAWS))
+
+
+def _wanted(columns: Columns, most: int) -> Places:
+    total = columns.total
+    if total <= most:
+        return np.arange(total)
+    means = []
+    for leaf in columns.leaves.values():
+        stride = max(1, leaf.shape[1] // _GLANCE)
+        size = math.prod(leaf.shape[2:])
+        sums = np.zeros(size)
+        for draw in range(0, leaf.shape[1], stride):  # one at a time, as each may be large
+            sums += np.asarray(leaf[:, draw], np.float64).reshape(-1, size).sum(axis=0) if size else 0.0
+        means.append(np.abs(sums))
+    largest = np.argsort(-np.concatenate(means), kind="stable")[: most // 2]
+    return np.union1d(largest, spread_evenly(total, most - len(largest)))
+
+
+def summarise(columns: Columns, probability: float = PROBABILITY, group_size: int = 1) -> dict[str, Array]:
+    """The numbers of `run.summary()` and the central 50 % interval, one value per parameter.
+
+    NaN where a draw is NaN; diagnostics also where one is infinite.
+    """
+    tail = (1 - probability) / 2
+    found = measures.summarise(columns.values, (tail, 0.25, 0.75, 1 - tail), group_size)
+    low, lower, upper, high = found.pop("quantiles")
+    found |= {"low": low, "high": high, "lower": lower, "upper": upper, "mcse": found.pop("mcse_mean")}
+    broken = np.isnan(columns.values).any(axis=(0, 1))
+    endless = ~np.isfinite(columns.values).all(axis=(0, 1))
+    for name, numbers in found.items():
+        numbers[endless if name in ("mcse", "ess_bulk", "ess_tail", "r_hat") else broken] = np.nan
+    return found
+
+
+def choose(summary: dict[str, Array], worst: int, largest: int) -> dict[int, str]:
+    """Parameters worth a chart, and why: those that mixed worst, then those with the largest means."""
+    size, chosen = len(summary["mean"]), dict[int, str]()
+    ess = np.nan_to_num(summary["ess_bulk"], nan=np.inf)
+    r_hat = np.minimum(np.nan_to_num(summary["r_hat"], nan=0.0), 1e6)
+    for place in np.lexsort((ess, -np.round(r_hat, 2)))[:worst]:
+        chosen[int(place)] = "mixed worst" if size > worst else ""
+    for place in np.argsort(-np.abs(np.nan_to_num(summary["mean"])), kind="stable"):
+        if len(chosen) >= min(size, worst + largest):
+            break
+        chosen.setdefault(int(place), "largest mean")
+    return chosen
+
+
+def rank_counts(values: Array, num_bins: int) -> Array:
+    """How many draws of each chain are in each part of the pooled ranks: (chain, bin).
+
+    Equal draws share their ranks evenly, so that integers work too.
+    """
+    levels = np.unique(values)
+    below = np.stack([np.searchsorted(np.sort(chain), levels, side="right") for chain in values])
+    pooled = np.concatenate([[0], below.sum(axis=0)])
+    edges = np.linspace(0, values.size, num_bins + 1)
+    return np.stack([np.diff(np.interp(edges, pooled, np.concatenate([[0], chain]))) for chain in below])
 
 
 class Charted(NamedTuple):
@@ -45,11 +121,7 @@ class Charted(NamedTuple):
     def cut(self) -> str:
         """A sentence that says if only some parameters, or only some draws, are included."""
         shown, total = len(self.columns.names), self.columns.total
-        less = (
-            f" Only one draw in {self.columns.stride} is included, also for ESS."
-            if self.columns.stride > 1
-            else ""
-        )
+        less = f" Only one draw in {self.columns.stride} is included, also for ESS." if self.columns.stride > 1 else ""
         if shown == total:
             return less.strip()
         return (
@@ -79,9 +151,7 @@ def _intervals(seen: Charted) -> Section:
         ends = {name: seen.summary[name][group] for name in ("low", "lower", "upper", "high")}
         inner = np.stack([ends["lower"], ends["upper"]], axis=1)
         outer = np.stack([ends["low"], ends["high"]], axis=1)
-        label = f"Posterior intervals of {names[0]}" + (
-            f" and {len(names) - 1} more" if len(names) > 1 else ""
-        )
+        label = f"Posterior intervals of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
         charts.append(forest(names, seen.summary["mean"][group], inner, outer, label, Html()))
     words = f"Dot: posterior mean. Thick line: central 50%. Thin line: central {PROBABILITY:.0%}."
     if size > _FOREST:
@@ -107,9 +177,7 @@ def _by_scale(places: list[int], names: list[str], summary: dict[str, Array]) ->
             for group in groups:
                 both = [*group, *part]
                 widths = (high - low)[both]
-                if np.ptp([low[both].min(), high[both].max()]) <= _WIDER * widths[widths > 0].min(
-                    initial=np.inf
-                ):
+                if np.ptp([low[both].min(), high[both].max()]) <= _WIDER * widths[widths > 0].min(initial=np.inf):
                     group += part
                     break
             else:
@@ -126,10 +194,7 @@ def _traces(seen: Charted) -> Section:
     for place, why in seen.chosen.items():
         column = values[:shown, :, place]
         frame = svg.Frame((0.0, max(1.0, length - 1.0)), svg.extent(column))
-        lines = [
-            svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}")
-            for k, chain in enumerate(column)
-        ]
+        lines = [svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}") for k, chain in enumerate(column)]
         charts.append(_chart(frame, [svg.axes(frame, "draw"), *lines], seen, place, "Trace of {}", why))
     words = "Converged chains look similar and have no trend."
     if length > 2 * _BINS:
@@ -163,9 +228,7 @@ def _rank_chart(seen: Charted, column: Array, place: int, why: str) -> Html:
     whole = svg.Frame((0.0, 100.0), (0.0, 1.0), row * len(counts) + 40)
     top = max(float(counts.max()), 1 + spread)
     for number_of, bars in enumerate(counts):
-        frame = svg.Frame(
-            (0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0
-        )
+        frame = svg.Frame((0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0)
         parts += [
             svg.band(frame, max(0.0, 1 - spread), 1 + spread),
             svg.bars(frame, np.linspace(0, 100, _RANK_BINS + 1), bars, f"c{number_of % svg.NUM_COLOURS}"),
@@ -182,9 +245,7 @@ def _lags(seen: Charted) -> Section:
     length = min(most, max(10, 2 * int(max(falls, default=0))))  # of all charts: their axes can be compared
     for place, why in seen.chosen.items():
         found = all_found[place]
-        frame = svg.Frame(
-            (0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0)
-        )
+        frame = svg.Frame((0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0))
         lines = [
             svg.line(frame, np.arange(length), chain[:length], f"thick c{k % svg.NUM_COLOURS}")
             for k, chain in enumerate(found)
@@ -208,10 +269,11 @@ def _table(seen: Charted) -> Section:
         "ESS tail",
         "R-hat",
     ]
-    order = ("mean", "sd", "low", "high", "mcse")
     rows = []
     for place, name in enumerate(seen.names):
-        row = [number(seen.summary[key][place]) for key in order]
+        error = float(seen.summary["mcse"][place])
+        row = [supported(seen.summary[key][place], error) for key in ("mean", "sd", "low", "high")]
+        row.append(number(error, 2))
         row += [count(seen.summary[key][place]) for key in ("ess_bulk", "ess_tail")]
         rows.append([name, *row, number(seen.summary["r_hat"][place])])
     controls = tag("div", search("parameters", "Find a parameter", "rows"), class_="controls")
@@ -234,20 +296,7 @@ def _others(values: Array) -> str:
 def _key(shown: int) -> Html:
     if shown < 2:
         return Html()
-    items = [
-        tag(
-            "li",
-            tag(
-                "svg",
-                tag("path", d="M0 5H20", class_=f"line thick c{k}"),
-                viewBox="0 0 20 10",
-                aria_hidden="true",
-            ),
-            f" chain {k}",
-        )
-        for k in range(shown)
-    ]
-    return tag("ul", *items, class_="key")
+    return legend((tag("path", d="M0 5H20", class_=f"line thick c{k}"), f"chain {k}") for k in range(shown))
 
 
 def _grid(charts: list[Html]) -> Html:

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco.analysis.diagnosis.noise import noise_along
 from scirocco.drawing import svg
 from scirocco.drawing.charts import envelope, spoken
-from scirocco.drawing.markup import Html, Section, join, number, paragraph, tag
+from scirocco.drawing.markup import Html, Section, join, legend, number, paragraph, spot, tag
 from scirocco.errors import SciroccoError
 from scirocco.models._core.view import Draws
 from scirocco.run import Run
@@ -21,14 +21,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Size = float | str | Schedule
 """A step size: a number, text, or a schedule that can be evaluated."""
 
-_MOST_CHAINS, _BINS = 8, 150
-_POINTS = 300
-_MOST_CHARTS, _MOST_WORDS = 6, 12
-_SCHEDULES = {
-    "Constant": schedules.Constant,
-    "Polynomial": schedules.Polynomial,
-    "Cyclical": schedules.Cyclical,
-}
+_MOST_CHAINS, _BINS = 8, 150  # chains in a chart, and bins of a trace
+_POINTS = 300  # of a schedule
+_MOST_CHARTS, _MOST_WORDS = 6, 12  # charts of step sizes, and sentences about them
+_SCHEDULES = {"Constant": schedules.Constant, "Polynomial": schedules.Polynomial, "Cyclical": schedules.Cyclical}
 
 
 def sections(run: Run, charted: Draws) -> list[Section]:
@@ -148,10 +144,7 @@ def _parts(size: object, name: str) -> Iterator[tuple[str, Size]]:
         for key, value in size.items():
             yield from _parts(value, f"{name} of {key}")
     elif isinstance(size, list) and all(isinstance(value, (int, float)) for value in size):
-        yield (
-            name,
-            f"{number(min(size))} to {number(max(size))}, a number for each of {len(size):,} parameters",
-        )
+        yield (name, f"{number(min(size))} to {number(max(size))}, a number for each of {len(size):,} parameters")
 
 
 def _schedule(name: str, schedule: Schedule, run: Run) -> Html:
@@ -186,11 +179,7 @@ def _search(run: Run) -> Html | None:
 def _search_chart(tried: list[dict[str, Any]], rounds: int) -> Html:
     """A colour for each round; the ring is the best of the last."""
     points = [
-        [
-            (t["settings"]["step_size"], t["ksd"][k])
-            for t in tried
-            if len(t["ksd"]) > k and t["ksd"][k] is not None
-        ]
+        [(t["settings"]["step_size"], t["ksd"][k]) for t in tried if len(t["ksd"]) > k and t["ksd"][k] is not None]
         for k in range(rounds)
     ]
     every = np.array([point for part in points for point in part], np.float64).reshape(-1, 2)
@@ -208,15 +197,7 @@ def _search_chart(tried: list[dict[str, Any]], rounds: int) -> Html:
 
 def _key(rounds: int) -> Html:
     names = [(f"spot c{k % svg.NUM_COLOURS}", f"round {k + 1}") for k in range(rounds)] + [("ring", "chosen")]
-    items = [
-        tag(
-            "li",
-            tag("svg", tag("circle", cx=10, cy=5, r=4, class_=kind), viewBox="0 0 20 10", aria_hidden="true"),
-            f" {words}",
-        )
-        for kind, words in names
-    ]
-    return tag("ul", *items, class_="key")
+    return legend((spot(kind), words) for kind, words in names)
 
 
 def _is_number(value: object) -> bool:

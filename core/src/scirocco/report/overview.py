@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from scirocco import models
 from scirocco.analysis import diagnose
 from scirocco.analysis.diagnosis.report import LABELS, Diagnosis, Finding
 from scirocco.drawing.markup import Html, Section, facts, join, number, paragraph, shorten, tag
-from scirocco.errors import InvalidValueError, SciroccoError
-from scirocco.report.subjects import method_of
-from scirocco.run import Run
-from scirocco.run.records import plain
+from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
+from scirocco.models._core.view import Reportable, View, need_draws, own_run
+from scirocco.run import Run, load
+from scirocco.run.records import plain, sampler_name
 
-_LONG = 300
+_LONG = 300  # characters of a setting
 _TITLES = {
     "model": "Model",
     "num_rows": "Rows of data",
@@ -52,9 +55,7 @@ def _unwrapped(sampler: Any) -> Any:
     """A sampler inside an internal one, with the settings of both."""
     if not isinstance(sampler, dict) or "inner" not in sampler or sampler["name"] == "Preconditioned":
         return sampler
-    return sampler["inner"] | {
-        name: value for name, value in sampler.items() if name not in ("name", "inner")
-    }
+    return sampler["inner"] | {name: value for name, value in sampler.items() if name not in ("name", "inner")}
 
 
 def _method(run: Run) -> str:
@@ -132,7 +133,7 @@ def diagnosis(run: Run, given: Diagnosis | None = None, about: str = "", derived
     parts = [paragraph(about)] if about else []
     if found is None:
         try:
-            found = diagnose(run)
+            found = diagnose(dataclasses.replace(run, certificate=None) if derived else run)
         except InvalidValueError as error:
             parts.append(paragraph("Nothing could be checked.", class_="verdict bad"))
             parts.append(paragraph(str(error)))
@@ -175,3 +176,33 @@ def _missing(found: Diagnosis) -> Html:
         return Html()
     reasons = [tag("li", reason) for reason in found.missing]
     return join([tag("h3", "What could not be checked"), tag("ul", *reasons)])
+
+
+def view_of(what: object, **options: Any) -> View:
+    """The `View` of a run or model, opened from disk if needed; `options` are for the model."""
+    if isinstance(what, (str, os.PathLike)):
+        what = load(what)
+    if isinstance(what, Run):
+        need_draws(what)
+        if what.path is None or models.name_at(what.path) is None:
+            return View(what, f"Posterior draws by {method_of(what)}")
+        try:
+            model = models.load(what.path)
+        except InvalidValueError as error:  # a fit that has not finished
+            return View(what, f"Posterior draws by {method_of(what)}", about=str(error))
+        return model.report_view(what, **options)
+    if isinstance(what, Reportable):
+        return what.report_view(**options)
+    if hasattr(what, "run_") or hasattr(what, "get_params"):  # a user's own class
+        return View(own_run(what), type(what).__name__)
+    raise InvalidTypeError(
+        f"a report requires a run, a fitted model or the folder of a stored run; got {type(what).__name__}."
+    )
+
+
+def method_of(run: Run) -> str:
+    """The sampler's name for readers."""
+    sampler = run.configuration.get("sampler")
+    if not isinstance(sampler, dict):
+        return re.sub(r"^(scir|sg\w+)", lambda found: found[0].upper(), str(sampler)).replace("_", " ")
+    return sampler_name(sampler)

@@ -16,7 +16,7 @@ from scirocco.drawing.markup import Html, Section, join, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.view import View, size_of
 from scirocco.report import chains, curves, overview
-from scirocco.report.subjects import view_of
+from scirocco.report.overview import view_of
 from scirocco.store.files import writing
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -178,9 +178,7 @@ def _target(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower() not in (".html", ".htm"):
         raise InvalidValueError(f"a report is an HTML file: `path` must end in .html, got {str(path)!r}.")
     if not target.parent.is_dir():
-        raise InvalidValueError(
-            f"there is no folder {target.parent}: create it first, or give another `path`."
-        )
+        raise InvalidValueError(f"there is no folder {target.parent}: create it first, or give another `path`.")
     return target
 
 
@@ -214,10 +212,7 @@ def _render(title: str, subtitle: str, sections: Sequence[Section]) -> Html:
             tag("main", *map(_written, sections), id="report", tabindex="-1"),
             tag(
                 "footer",
-                tag(
-                    "p",
-                    f"Written by scirocco {__version__}. The file is self-contained and needs no network.",
-                ),
+                tag("p", f"Written by scirocco {__version__}. The file is self-contained and needs no network."),
             ),
             tag("script", _resource("script.js")),
         ]

@@ -3,8 +3,7 @@
 from scirocco.run.certificate import Certificate, certify
 from scirocco.run.kernel import Kernel
 from scirocco.run.laplace import Laplace, laplace
-from scirocco.run.listing import list_runs, verify_run
-from scirocco.run.loading import load
+from scirocco.run.loading import list_runs, load, verify_run
 from scirocco.run.loop import Info, KernelState
 from scirocco.run.predicting import Predictions
 from scirocco.run.progress import Report

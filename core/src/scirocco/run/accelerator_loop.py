@@ -76,7 +76,7 @@ class Strides(NamedTuple):
         return self.every * self.together
 
 
-class Made(NamedTuple):
+class MadeDraws(NamedTuple):
     """How far `advance_by_draws` is."""
 
     done: Array
@@ -105,10 +105,8 @@ def advance_by_draws(
     buffers = loop.buffers_for(loop.kept(model, parts, state, keep_gradients), capacity)
     batching, data = parts.batching.for_accelerator(parts.data, pace.grouped)
     parts = parts._replace(batching=batching, data=data)
-    strides = Strides(
-        model, keep_gradients, parts, num_steps, every, together, next(whole, ahead), pace.inline
-    )
-    begin = Made(jnp.zeros((), jnp.int32), state, buffers)
+    strides = Strides(model, keep_gradients, parts, num_steps, every, together, next(whole, ahead), pace.inline)
+    begin = MadeDraws(jnp.zeros((), jnp.int32), state, buffers)
     end = jax.lax.while_loop(lambda made: made.done < num_steps, partial(_next, strides), begin)
     codes = jnp.append(jax.vmap(loop.code_of)(end.buffers[0]), loop.code_of(end.state.sampler.position))
     worst = jnp.argmax(codes > 0)  # the first
@@ -117,7 +115,7 @@ def advance_by_draws(
     return end.state, loop.chunk_of(model, end.buffers, bad)
 
 
-def _next(strides: Strides, made: Made) -> Made:
+def _next(strides: Strides, made: MadeDraws) -> MadeDraws:
     """A loop of fixed length where one fits, otherwise the steps to the next draw."""
     group, rest = partial(_group, strides), partial(_rest, strides)
     if _tree.size(made.state.sampler.position) >= _LONG_STEP:
@@ -126,17 +124,17 @@ def _next(strides: Strides, made: Made) -> Made:
     return jax.lax.cond(fits, group, rest, made)
 
 
-def _group(strides: Strides, made: Made) -> Made:
+def _group(strides: Strides, made: MadeDraws) -> MadeDraws:
     """Draws in a loop of fixed length."""
     done, state, buffers = made
     slot, length = done // strides.every, strides.length
     if strides.ahead < length:
         state = _blocks(strides, length, state)
-        return Made(done + length, state, _put(strides, buffers, state, slot))
+        return MadeDraws(done + length, state, _put(strides, buffers, state, slot))
     drawn = _drawn_ahead(strides, state, length)
     unroll = _unrolled(strides.together, state) if strides.every == 1 else 1
     one = partial(_draw_one, strides, drawn, slot)
-    return Made(done + length, *jax.lax.fori_loop(0, strides.together, one, (state, buffers), unroll=unroll))
+    return MadeDraws(done + length, *jax.lax.fori_loop(0, strides.together, one, (state, buffers), unroll=unroll))
 
 
 def _draw_one(
@@ -146,14 +144,14 @@ def _draw_one(
     return state, _put(strides, inner[1], state, slot + number)
 
 
-def _rest(strides: Strides, made: Made) -> Made:
+def _rest(strides: Strides, made: MadeDraws) -> MadeDraws:
     """The steps to the next draw, or to the end."""
     done, state, buffers = made
     slot = done // strides.every
     left = jnp.minimum(strides.every - done % strides.every, strides.num_steps - done)
     count = jnp.minimum(strides.ahead, left)
     state = _steps(strides, count, state, _drawn_ahead(strides, state, strides.ahead))
-    return Made(done + count, state, _put(strides, buffers, state, slot))
+    return MadeDraws(done + count, state, _put(strides, buffers, state, slot))
 
 
 def _blocks(strides: Strides, count: int, state: KernelState) -> KernelState:
@@ -185,9 +183,7 @@ def _steps(strides: Strides, count: Any, state: KernelState, drawn: PyTree, firs
     return end._replace(number=state.number + count)
 
 
-def _step(
-    strides: Strides, drawn: PyTree, first: Any, number: Array, offset: Array, state: KernelState
-) -> KernelState:
+def _step(strides: Strides, drawn: PyTree, first: Any, number: Array, offset: Array, state: KernelState) -> KernelState:
     # the number comes from the loop's own counter: carried along, it would be another kernel per step
     now, draws = number + offset, loop.at(drawn, first + offset)
     if strides.inline:
@@ -197,9 +193,7 @@ def _step(
     return loop.moved(strides.model, strides.parts, state._replace(number=now), draws)._replace(number=number)
 
 
-def _steps_from_estimates(
-    strides: Strides, state: KernelState, count: int, drawn: PyTree, first: Any
-) -> KernelState:
+def _steps_from_estimates(strides: Strides, state: KernelState, count: int, drawn: PyTree, first: Any) -> KernelState:
     """`count` steps, each made directly after the estimate that drives it.
 
     A gradient is then consumed where it is made; the loop does not write it to memory and read it again.

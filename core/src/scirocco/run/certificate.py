@@ -25,8 +25,9 @@ import numpy as np
 from scirocco import _tree
 from scirocco._random import key_of
 from scirocco.data import Table
+from scirocco.diagnostics.chains import check_chains, r_hat_in_digits
 from scirocco.diagnostics.columns import Columns
-from scirocco.diagnostics.measures import ess, rhat
+from scirocco.diagnostics.measures import ess
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
 from scirocco.model.base import finer
@@ -37,13 +38,12 @@ from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
 _LEAST_DRAWS, _MOST_DRAWS, _SCORED_NUMBERS = 128, 512, 2e7
+"""Draws at which scores are computed, and about the most numbers in them."""
 _DENSE = 128
 """Parameters up to which the line has a full matrix."""
 _MOST_COLUMNS, _AT_A_TIME = 1_000, 1 << 23
-_R_HAT, _R_HAT_OF_SHORT, _SHORT, _FEWEST = 1.02, 1.1, 500, 50
-"""Largest R-hat of chains that agree; of fewer draws than `_SHORT` per chain it is uncertain, of fewer yet useless."""
-_FEW_EFFECTIVE, _POOR, _DIVERGENT = 100, 0.1, 0.005
-"""Effective draws per chain, and per draw, below which a run mixes badly; tolerated share of diverging trajectories."""
+"""Parameters that are examined one by one; numbers of draws of which moments are computed at a time."""
+DIVERGENT = 0.005  # tolerated share of diverging trajectories
 _APART, _PULLED, _LOOKED_AT = 1.5, 3.0, 16
 """R-hat above which chains may stand still; the mean of a score at so many draws of a chain, over its standard
 deviation, above which the chain does: of independent draws this is Student's t / 4, above 3 once in 10⁸ parameters."""
@@ -164,6 +164,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
     try:
         means, sds = _of_scores(run, measures, table)
     except SciroccoError as reason:
+        troubles += [str(reason)] if "still" in measures else []
         return Certificate(None, None, tuple(troubles), str(reason), measures)
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
@@ -175,7 +176,7 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
         beyond = np.abs(value) - 3 * error - by_chance
         worst = int(np.argmax(beyond))
         if beyond[worst] > goal:
-            place = f" of {names[worst]}" if names is not None and len(names) == len(value) else ""
+            place = f" of {run.labelled(names[worst])}" if names is not None and len(names) == len(value) else ""
             size, much = abs(value[worst]), value[worst] > 0
             amount = (
                 f"{size:.2f} sd too {'high' if much else 'low'}"
@@ -186,29 +187,13 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
     return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
 
 
-def observed_errors(run: Any) -> dict[str, float]:
-    """Limits as in `certify`, even if there are too few effective draws: `mean_off` and `sd_off`; and `nonlinearity`.
-
-    For a posterior whose scores lie on a line they are exact; for others they are those of where the chains have been.
-    """
-    measures: dict[str, Any] = {}
-    if _why_not(run, []):
-        return {}
-    try:
-        mean_off, sd_off = _limits(*_of_scores(run, measures))
-    except SciroccoError:
-        return {}
-    return {"mean_off": mean_off, "sd_off": sd_off, "nonlinearity": measures["nonlinearity"]}
-
-
 def _limits(*errors: tuple[np.ndarray, np.ndarray]) -> list[float]:
     return [float(np.max(np.abs(value) + 2 * error)) for value, error in errors]
 
 
 def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -> list[str]:
     """Troubles that the draws alone show."""
-    columns = Columns(run.named_draws()).spread(_MOST_COLUMNS)
-    values, troubles = columns.values, list[str]()
+    check, troubles = check_chains(run.labelled_draws(), run.group_size), list[str]()
     modes = run.preparation.get("modes", [])
     if modes and not run.preparation.get("jumps"):
         places = "; ".join(f"{mode['at']} ({mode['mass']:.0%} of the mass)" for mode in modes[:3])
@@ -216,21 +201,16 @@ def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -
             f"the posterior has at least {len(modes)} modes: {places}. Chains stay where they start, which is the "
             "first, so that averages are those of one mode"
         )
-    sizes = ess(values, group_size=run.group_size)
-    measures["ess"] = float(np.nanmin(sizes, initial=np.inf))
-    if values.shape[0] > 1 and values.shape[1] >= _FEWEST:
-        agreement = np.nan_to_num(rhat(values, group_size=run.group_size), nan=1.0)
-        place = int(np.argmax(agreement))
-        measures["r_hat"] = float(agreement[place])
-        if agreement[place] > _APART and (still := _standing_still(run, table)):
-            troubles.append(f"{still} (R-hat of {columns.names[place]} {in_digits(agreement[place])})")
+    measures["ess"] = check.ess
+    measures |= {name: value for name, (value, _) in check.worst.items() if name.startswith("r_hat")}
+    agreement, column = check.r_hat
+    if check.disagree:
+        several = check.num_chains > 1
+        if several and agreement > _APART and (still := _standing_still(run, table)):
+            troubles.append(f"{still} (R-hat of {column} {r_hat_in_digits(agreement)})")
             return troubles
-        if agreement[place] > _largest_r_hat(values.shape[1]):
-            troubles.append(
-                f"chains disagree about {columns.names[place]} (R-hat {in_digits(agreement[place])}): they are in "
-                "different modes, or mix slowly"
-            )
-    chains, draws = values.shape[:2]
+        why = "they are in different modes, or mix slowly" if several else "it mixes slowly"
+        troubles.append(f"{check.who} disagree about {column} (R-hat {r_hat_in_digits(agreement)}): {why}")
     if (
         troubles
         and run.preparation.get("roundness", 0.0) > limits.LIMITS.no_shape
@@ -241,17 +221,17 @@ def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -
             "predictions averaged over the draws may be good, which held-out data can show"
         )
         return troubles
-    if measures["ess"] < min(_FEW_EFFECTIVE * chains, _POOR * chains * draws):
-        place = int(np.nanargmin(sizes))
+    if check.too_few:
         troubles.append(
-            f"only {sizes[place]:.0f} effective draws of {columns.names[place]}: its mean and quantiles are uncertain. "
-            "More draws help (num_samples), a form of the model with less dependence between parameters helps more"
+            f"only {check.ess:.0f} effective draws of {check.worst['ess_bulk'][1]}: its mean and quantiles are "
+            "uncertain. More draws help (num_samples), a form of the model with less dependence between parameters "
+            "helps more"
         )
     diverging = run.stats.get("diverging")
     if diverging is not None:
         share = float(np.mean(diverging))
         measures["divergent"] = share
-        if share > _DIVERGENT:
+        if share > DIVERGENT:
             troubles.append(
                 f"{share:.1%} of trajectories diverged: part of the posterior is too curved to be explored. For a "
                 "scale and the effects it scales, the non-centred form helps (effect = scale * z with z standard "
@@ -282,9 +262,7 @@ def _standing_still(run: Any, table: Table | None) -> str:
     named = f" {columns.names[worst]}" if len(columns.names) == flat.shape[1] else ""
     moved = np.ptp(positions[chain, :, worst])
     rate = run.stats.get("acceptance_rate")
-    accepted = (
-        "" if rate is None else f", {float(np.mean(np.asarray(rate)[chain])):.0%} of its moves accepted"
-    )
+    accepted = "" if rate is None else f", {float(np.mean(np.asarray(rate)[chain])):.0%} of its moves accepted"
     where = " on the real line" if origin.model.facts.transforms is not None else ""
     return (
         f"chain {chain} hardly moves, far from the posterior: the gradient pulls{named} the same way at all its draws, "
@@ -297,28 +275,17 @@ def hardly_any(run: Any) -> str:
     """What is wrong with the draws of a sampler that the user named, if they are too few to say anything; else ""."""
     if run.num_draws < _LONG_ENOUGH or run.draws is None:
         return ""
-    columns = Columns(run.named_draws()).spread(_FEW_COLUMNS)
-    sizes = np.nan_to_num(ess(columns.values, group_size=run.group_size), nan=np.inf)
-    worst, several = int(np.argmin(sizes)), columns.values.shape[0] > 1
-    agreement = float(rhat(columns.values, group_size=run.group_size)[worst]) if several else math.nan
-    if sizes[worst] >= _HARDLY_ANY * run.num_chains or (several and not agreement > _R_HAT_OF_SHORT):
+    check = check_chains(run.labelled_draws(), run.group_size, loose=True, most=_FEW_COLUMNS)
+    several = check.num_chains > 1
+    if check.ess >= _HARDLY_ANY * run.num_chains or (several and not check.disagree):
         return ""
-    apart = f", R-hat {in_digits(agreement)}" if several else ""
+    column = check.worst["ess_bulk"][1]
+    apart = f", R-hat {r_hat_in_digits(check.r_hat[0])}" if several else ""
     return (
-        f"the draws say hardly anything about {columns.names[worst]}: {sizes[worst]:.0f} effective draws of "
+        f"the draws say hardly anything about {column}: {check.ess:.0f} effective draws of "
         f"{run.num_chains * run.num_draws:,}{apart}. print(sc.analysis.diagnose(run)) looks for the reason; without "
         "`sampler`, one that suits the posterior is chosen."
     )
-
-
-def in_digits(rhat: float) -> str:
-    """An R-hat, with the digits that mean something."""
-    return f"{rhat:.2f}" if rhat < 100 else "above 100"
-
-
-def _largest_r_hat(draws: int) -> float:
-    """Of chains of so many draws that agree: the largest of hundreds of parameters."""
-    return _R_HAT if draws >= _SHORT else max(_R_HAT_OF_SHORT, 1 + 10 / draws)
 
 
 def _monte_carlo(run: Any) -> tuple[float, float]:
@@ -366,6 +333,7 @@ def _of_scores(
     some = everything[np.linspace(0, len(everything) - 1, count).round().astype(int)].astype(kind)
     centre = _unraveled(origin.model, run.draws, mean)
     if np.any(spread == 0):
+        measures["still"] = int(np.sum(spread == 0))
         raise SciroccoError("some parameters never move")
     scores = scores_at(finer(origin.model), table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):

@@ -22,18 +22,19 @@ from scirocco._programs import loop_program, setup_program
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
-from scirocco.run import accelerator_loop, loop, snapshot
+from scirocco.run import accelerator_loop, encoding, loop
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws, join, stack
 from scirocco.run.loop import CHAIN_AXES, KernelState, Start
 from scirocco.run.over_devices import SpreadChains
 from scirocco.run.session import NEVER, Plan
 from scirocco.run.setup import Problem
-from scirocco.run.streaming import StreamedParts, advance_streamed, start_streamed
+from scirocco.run.streaming import StreamedParts, advance_compiled, advance_streamed, start_compiled, start_streamed
 from scirocco.samplers import Gradient, Sampler
 from scirocco.types import Array, Key, PyTree
 
 METHODS = ("auto", "threads", "vmap")
 _MOST_AHEAD, _MUCH_MEMORY = 3, 1 << 24
+"""Chunks that are started before the host requests them, and bytes of positions from which it is one."""
 Saved = dict[str, np.ndarray]
 """The state of all chains, by name."""
 
@@ -70,10 +71,6 @@ def _number(chain: int | None) -> np.int32 | None:
     return None if chain is None else np.int32(chain)
 
 
-_start = partial(jax.jit, static_argnums=0)(loop.start_chain)
-_advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.advance)
-
-
 class ThreadedChains(DeviceChains):
     """Each chain is a separate program call; as many run at a time as there are cores."""
 
@@ -97,25 +94,22 @@ class ThreadedChains(DeviceChains):
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
 
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
-        model, _, parts, table = problem
+        (model, _, parts, table), key = problem, plan.key
         if not table.streamed:
             starts = [
-                _start(model, parts, start, plan.key, np.int32(chain), _number(plan.leader(chain)))
+                start_compiled(model, parts, start, key, np.int32(chain), _number(plan.leader(chain)))
                 for chain in plan.numbers
             ]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
-        begun = [
-            start_streamed(model, parts, table, start, plan.key, chain, plan.leader(chain))
-            for chain in plan.numbers
-        ]
+        begun = [start_streamed(model, parts, table, start, key, chain, plan.leader(chain)) for chain in plan.numbers]
         self._streams = [streamed for _, _, streamed in begun]
         self.first_density = begun[0][1]
         return [state for state, _, _ in begun]
 
     def _restore(self, problem: Problem, start: Start, plan: Plan, saved: Saved) -> None:
-        template = snapshot.template(problem, start.position, plan.key, self.reducing[0])
-        restored = [snapshot.restore(template, saved, chain) for chain in range(plan.num_chains)]
+        template = encoding.template(problem, start.position, plan.key, self.reducing[0])
+        restored = [encoding.restore(template, saved, chain) for chain in range(plan.num_chains)]
         self.states = [state for state, _, _ in restored]
         self.reducing = [reducing for _, reducing, _ in restored]
         self.made = [int(made) for _, _, made in restored]
@@ -152,7 +146,7 @@ class ThreadedChains(DeviceChains):
             return join(pieces, 0)
         start = int(self.states[chain].number)
         counts = (np.int32(num_steps), np.int32(thin), np.int32(0))
-        state, chunk = _advance(*self._static, self._parts, self.states[chain], *counts)
+        state, chunk = advance_compiled(*self._static, self._parts, self.states[chain], *counts)
         self.states[chain] = jax.block_until_ready(state)
         return self._keep(chain, chunk, good_draws(chunk, num_steps // thin, start, thin))
 
@@ -172,7 +166,7 @@ class ThreadedChains(DeviceChains):
     def save(self) -> dict[str, np.ndarray]:
         """All chains' states."""
         chains = zip(self.states, self.reducing, self.made, strict=True)
-        return snapshot.save([snapshot.Snapshot(*chain) for chain in chains])
+        return encoding.save_chains([encoding.Snapshot(*chain) for chain in chains])
 
     def reduced(self) -> PyTree:
         """The reducers' states."""
@@ -225,9 +219,7 @@ def _advance_all_by_draws(
     num_steps: Any,
 ) -> tuple[KernelState, loop.Chunk]:
     def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
-        return accelerator_loop.advance_by_draws(
-            model, keep_gradients, capacity, pace, parts, state, num_steps
-        )
+        return accelerator_loop.advance_by_draws(model, keep_gradients, capacity, pace, parts, state, num_steps)
 
     if states.noise_key.shape[0] == 1:  # the plain program reads its rows as a slice, not as a gather
         only = jax.tree.map(lambda leaf: leaf[0], states._replace(number=states.number[None]))
@@ -272,9 +264,7 @@ class VectorizedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self._pace = accelerator_loop.pace_of(
-            problem.parts, start.position, plan.thin, num_chains, plan.group_size
-        )
+        self._pace = accelerator_loop.pace_of(problem.parts, start.position, plan.thin, num_chains, plan.group_size)
         capacity = buffer_capacity(start.position, keeping.gradients_in_loop, num_chains)
         together = min(self._pace.draws_together, capacity) if loop.in_lockstep() else 1
         self.capacity = capacity // together * together
@@ -292,12 +282,10 @@ class VectorizedChains(DeviceChains):
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)
             leaders = None if plan.group_size == 1 else numbers - numbers % plan.group_size
-            self.states, self.first_density = _start_all(
-                model, problem.parts, start, plan.key, numbers, leaders
-            )
+            self.states, self.first_density = _start_all(model, problem.parts, start, plan.key, numbers, leaders)
             return
-        template = snapshot.template(problem, start.position, plan.key, one)
-        restored = [snapshot.restore(template, saved, chain) for chain in range(num_chains)]
+        template = encoding.template(problem, start.position, plan.key, one)
+        restored = [encoding.restore(template, saved, chain) for chain in range(num_chains)]
         states, self.reducing = jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *[(state, reducing) for state, reducing, _ in restored]
         )
@@ -330,9 +318,7 @@ class VectorizedChains(DeviceChains):
         self.made += count
         return host
 
-    def _advanced(
-        self, start: int, num_steps: int, thin: int
-    ) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
+    def _advanced(self, start: int, num_steps: int, thin: int) -> tuple[KernelState, loop.Chunk, loop.Chunk | None]:
         if self._sender is not None:
             made, wanted = self.made, (start, num_steps, thin)
             self.overlapped = bool(self._ahead) and self._ahead[0].steps == wanted
@@ -378,7 +364,7 @@ class VectorizedChains(DeviceChains):
     def save(self) -> dict[str, np.ndarray]:
         """All chains' states."""
         made = np.full(self._num_chains, self.made)
-        return snapshot.save_stacked(snapshot.Snapshot(self._numbered(), self.reducing, made))
+        return encoding.save_stacked_chains(encoding.Snapshot(self._numbered(), self.reducing, made))
 
     def reduced(self) -> PyTree:
         """The reducers' states."""

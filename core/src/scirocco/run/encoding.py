@@ -1,8 +1,10 @@
-"""Samplers, estimators, parameter trees and models as plain JSON, and back, without executing stored code.
+"""Samplers, estimators, trees, models and the state of chains as plain JSON and arrays, and back.
 
-Only classes of this library, and the user's own samplers, estimators and schedules that are defined when a file is
-read, are constructed, by their own constructors with their own checks. Values that cannot be stored (functions,
-optimisers, very large arrays) are marked, and the user must pass them again.
+No stored code is executed, nothing is pickled, and everything that is read is checked. Only classes of this library,
+and the user's own samplers, estimators and schedules that are defined when a file is read, are constructed, by their
+own constructors with their own checks. Values that cannot be stored (functions, optimisers, very large arrays) are
+marked, and the user must pass them again. The structure of a state comes from the model and the method, traced on
+shapes; a file contains only its numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +24,10 @@ from scirocco._programs import setup_program
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Posterior
 from scirocco.reducers import MomentResult, ZeroVarianceResult
-from scirocco.types import Array, Params, PyTree
+from scirocco.run import loop
+from scirocco.run.loop import KernelState, Start
+from scirocco.run.setup import Problem
+from scirocco.types import Array, Key, Params, PyTree
 
 _MAX_ARRAY_BYTES = 1 << 25  # a full metric of 2,000 parameters in double precision
 
@@ -135,9 +141,7 @@ def structure(tree: PyTree) -> Any:
 
 def _children(node: Any, walk: Any) -> dict[str, Any]:
     paths, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda child: child is not node)
-    return {
-        str(getattr(path[0], "name", getattr(path[0], "key", path[0]))): walk(child) for path, child in paths
-    }
+    return {str(getattr(path[0], "name", getattr(path[0], "key", path[0]))): walk(child) for path, child in paths}
 
 
 def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:
@@ -237,9 +241,7 @@ _MANY_PARAMETERS = 1_000_000
 def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:
     """The leaf, and shifted: every entry by a different amount, half of the shift to all of it, up or down."""
     mixed = np.arange(1, leaf.size + 1, dtype=np.uint64) * np.uint64(2654435761) % np.uint64(1 << 32)
-    amount = (0.5 + (mixed >> np.uint64(8)) % np.uint64(1 << 16) / (1 << 17)) * np.where(
-        mixed & np.uint64(1), 1, -1
-    )
+    amount = (0.5 + (mixed >> np.uint64(8)) % np.uint64(1 << 16) / (1 << 17)) * np.where(mixed & np.uint64(1), 1, -1)
     shifted = [leaf + (by * amount.reshape(leaf.shape)).astype(leaf.dtype) for by in shifts]
     return np.stack([leaf, *shifted])
 
@@ -250,9 +252,7 @@ def compare_models(stored: dict[str, list[Any]], found: dict[str, list[Any]], to
     `tolerance` is relative to a value, and in addition to the largest finite value at its point.
     """
     if set(stored) != set(found):
-        return (
-            f"the model has {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
-        )
+        return f"the model has {', '.join(sorted(found))} where the stored run had {', '.join(sorted(stored))}"
     for name in stored:
         was, now = (np.asarray(values[name], float) for values in (stored, found))
         if was.shape != now.shape:
@@ -266,3 +266,113 @@ def compare_models(stored: dict[str, list[Any]], found: dict[str, list[Any]], to
             place = np.unravel_index(int(np.argmin(close)), close.shape)
             return f"the model's {name} is {now[place]:.8g}, but {was[place]:.8g} in the stored run"
     return None
+
+
+class Snapshot(NamedTuple):
+    """One chain."""
+
+    state: KernelState
+    reducing: PyTree
+    made: Any
+    """Draws made so far, kept or not."""
+
+
+def save_chains(chains: list[Snapshot]) -> dict[str, np.ndarray]:
+    """Named arrays with a leading chain axis."""
+    names = _tree.leaf_names(chains[0])
+    leaves = [[_as_numbers(leaf) for leaf in jax.tree.leaves(chain)] for chain in chains]
+    return {name: np.stack(parts) for name, *parts in zip(names, *leaves, strict=True)}
+
+
+def save_stacked_chains(chains: Snapshot) -> dict[str, np.ndarray]:
+    """The same for chains whose leaves have the chain axis already."""
+    names = _tree.leaf_names(chains)
+    return {name: _as_numbers(leaf) for name, leaf in zip(names, jax.tree.leaves(chains), strict=True)}
+
+
+_RESULT, FITTED = "result:", "fitted:"
+"""Prefix of arrays that are not part of the state: the reducers' results, the extra arrays of a fitted model."""
+
+
+def save_results(results: PyTree) -> dict[str, np.ndarray]:
+    """The reducers' results: named arrays that are not part of the state."""
+    leaves = jax.tree.leaves(results)
+    return {f"{_RESULT}{number:04d}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
+
+
+def results_in(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of `save_results`, in order."""
+    return {name: saved[name] for name in sorted(saved) if name.startswith(_RESULT)}
+
+
+def save_fitted(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays that a fitted model needs in addition to its draws: named arrays that are not part of the state."""
+    return {FITTED + name: np.asarray(array) for name, array in arrays.items()}
+
+
+def fitted_in(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of `save_fitted`."""
+    return {n.removeprefix(FITTED): array for n, array in saved.items() if n.startswith(FITTED)}
+
+
+def chains_in(saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays that form the state of the chains."""
+    return {name: value for name, value in saved.items() if not name.startswith((_RESULT, FITTED))}
+
+
+def _as_numbers(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(leaf))
+    array = np.asarray(leaf)
+    return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
+
+
+def template(problem: Problem, position: Params, key: Key, reducing: PyTree) -> Snapshot:
+    """The shapes and dtypes of a chain's state."""
+    model, parts, num_rows = problem.model, problem.parts, problem.table.num_rows
+    scheme, row_spec = parts.scheme, problem.table.row_spec
+    batching = scheme.batching(parts.sampler, parts.estimator, num_rows)
+
+    def begin(data: PyTree) -> KernelState:
+        served = parts._replace(data=data, batching=batching)
+        memory = scheme.blank_memory(model, served, position, num_rows, row_spec)
+        return loop.start_chain(model, served, Start(position, memory, None), key, np.int32(0))[0]
+
+    def all_rows(row: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((num_rows + batching.size - 1, *row.shape), row.dtype)
+
+    data = jax.tree.map(all_rows, row_spec)
+    return Snapshot(jax.eval_shape(begin, data), jax.eval_shape(lambda: reducing), np.int64(0))
+
+
+def restore(like: Snapshot, saved: dict[str, np.ndarray], chain: int) -> Snapshot:
+    """The saved numbers of one chain in the structure of `like`; raises an error if they do not fit."""
+    names = _tree.leaf_names(like)
+    saved = chains_in(saved)
+    missing, extra = sorted(set(names) - set(saved)), sorted(set(saved) - set(names))
+    if missing or extra:
+        raise InvalidValueError(
+            "the stored state belongs to another sampler, estimator or set of reducers: "
+            + "; ".join(
+                f"{what} {', '.join(f'`{name}`' for name in some)}"
+                for what, some in (("missing", missing), ("unexpected", extra))
+                if some
+            )
+            + "."
+        )
+    leaves, treedef = jax.tree.flatten(like)
+    values = [_fit(name, leaf, saved[name][chain]) for name, leaf in zip(names, leaves, strict=True)]
+    return jax.tree.unflatten(treedef, values)
+
+
+def _fit(name: str, like: Any, value: np.ndarray) -> Any:
+    if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.asarray(value))
+    if like.dtype == jnp.bfloat16:
+        value = value.view(jnp.bfloat16)
+    if value.shape != like.shape or value.dtype != like.dtype:
+        raise InvalidValueError(
+            f"the stored state has `{name}` with shape {value.shape} and dtype {value.dtype}; this model and method "
+            f"require shape {like.shape} and dtype {like.dtype}."
+        )
+    return jnp.asarray(value) if isinstance(like, jax.ShapeDtypeStruct) else value

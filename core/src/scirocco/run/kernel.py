@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from scirocco import _programs
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import loop, setup
+from scirocco.run import setup
 from scirocco.run.choose import set_up
 from scirocco.run.loop import Info, KernelState
-from scirocco.run.streaming import StreamedParts, start_streamed, step_streamed
+from scirocco.run.streaming import StreamedParts, start_compiled, start_streamed, step_compiled, step_streamed
 from scirocco.samplers import Sampler
 from scirocco.types import Data, Key, Params
 
@@ -38,9 +36,7 @@ class Kernel:
     (0, ())
     """
 
-    def __init__(
-        self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0
-    ):
+    def __init__(self, model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, *, seed: int = 0):
         _programs.begin()
         self.problem = setup.compose(model, data, sampler, estimator, seed)
         self.model = self.problem.model
@@ -55,7 +51,7 @@ class Kernel:
         if table.streamed:
             state, density, self._streamed = start_streamed(self.model, parts, table, ready.start, key, 0)
         else:
-            state, density = _start(self.model, parts, ready.start, key, np.int32(0))
+            state, density = start_compiled(self.model, parts, ready.start, key, np.int32(0))
         setup.check_first(self.problem, params, density, state.gradient.total)
         return state
 
@@ -63,17 +59,8 @@ class Kernel:
         """Make one step; `state` remains usable."""
         if self._streamed is not None:
             return step_streamed(self.model, self._streamed, state, key)
-        return _step(self.model, self.problem.parts, state, key)
+        return step_compiled(self.model, self.problem.parts, state, key)
 
     def position(self, state: KernelState) -> Params:
         """The current parameters, in the units of the user."""
         return self.model.constrain(state.sampler.position)
-
-
-_start = partial(jax.jit, static_argnums=0)(loop.start_chain)
-
-
-@partial(jax.jit, static_argnums=0)
-def _step(model: Posterior, parts: loop.Parts, state: KernelState, key: Key) -> tuple[KernelState, Info]:
-    draws = loop.draw(model, parts, state.sampler.position, key, state.batch_key, state.number)
-    return loop.move(model, parts, state, draws)

@@ -26,6 +26,7 @@ from scirocco.samplers import SGLD
 from scirocco.types import Array, Data, Key, Params, Rows
 
 _GOOD = 0.5
+"""k-hat below which weighted draws are an answer of their own (Vehtari et al., 2024)."""
 _TOGETHER = 32
 """Draws whose log densities are computed together."""
 
@@ -196,18 +197,13 @@ def _prior_gains(model: Model, centre: Params, places: Params) -> Array:
     return jax.vmap(model.log_prior_density)(places) - model.log_prior_density(centre)
 
 
-@dataclass(frozen=True)
-class _Gain:
+class _Gain(metric.OfModel):
     """The change of the log likelihood of the rows from the centre to each of some places.
 
     Differences are taken row by row: sums over many rows have few decimals in single precision.
     """
 
-    model: Model
-
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> Array:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
         """One number for each place."""
         centre, places = position
         there = self.model.log_likelihoods(centre, rows)
@@ -217,10 +213,6 @@ class _Gain:
             return jnp.sum(change if weights is None else weights * change)
 
         return jax.lax.map(gain, places, batch_size=_TOGETHER)
-
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
-        """Not needed."""
-        raise NotImplementedError
 
 
 def _quantile(values: np.ndarray, weights: np.ndarray, level: float) -> np.ndarray:

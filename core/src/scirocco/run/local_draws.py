@@ -88,9 +88,7 @@ def _joined(parts: list[PyTree], order: np.ndarray, axis: int) -> PyTree:
     return jax.tree.map(lambda *leaves: np.take(np.concatenate(leaves, axis=axis), order, axis=axis), *parts)
 
 
-def _origin(
-    run: Any, model: Any, data: Data | None
-) -> tuple[HierarchicalModel, GroupedSource | StreamedGroups]:
+def _origin(run: Any, model: Any, data: Data | None) -> tuple[HierarchicalModel, GroupedSource | StreamedGroups]:
     if model is None and run.origin is not None:
         model = bare(run.origin.model)
     if model is not None and not isinstance(model, HierarchicalModel):
@@ -134,9 +132,7 @@ def _chunks(source: GroupedSource | StreamedGroups, numbers: np.ndarray) -> Any:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _drawn(
-    model: HierarchicalModel, function: Any, bins: PyTree, globals_: Params, numbers: Array, key: Key
-) -> PyTree:
+def _drawn(model: HierarchicalModel, function: Any, bins: PyTree, globals_: Params, numbers: Array, key: Key) -> PyTree:
     """Draws of b given each draw of the global parameters: leaves (draw, group, ...).
 
     Random numbers depend on the key and the number of a group, not on the other groups.

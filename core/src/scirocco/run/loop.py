@@ -59,10 +59,7 @@ CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 
 
 def over_chains(
-    one: Callable[[KernelState], tuple[KernelState, Chunk]],
-    states: KernelState,
-    group_size: int,
-    same_memory: bool,
+    one: Callable[[KernelState], tuple[KernelState, Chunk]], states: KernelState, group_size: int, same_memory: bool
 ) -> tuple[KernelState, Chunk]:
     """`one` for all chains, vectorised.
 
@@ -161,14 +158,10 @@ def step_key(key: Key, number: Array) -> Key:
     words = jax.random.key_data(key)
     last = np.zeros(words.shape, words.dtype)
     last[-1] = 1
-    return jax.random.wrap_key_data(
-        words + last * jnp.asarray(number, words.dtype), impl=jax.random.key_impl(key)
-    )
+    return jax.random.wrap_key_data(words + last * jnp.asarray(number, words.dtype), impl=jax.random.key_impl(key))
 
 
-def draw(
-    model: Posterior, parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array
-) -> Draws:
+def draw(model: Posterior, parts: Parts, params: Params, noise_key: Key, batch_key: Key, number: Array) -> Draws:
     """The randomness of step `number`; `noise_key` is the key of that step."""
     noise, signs, key = noise_and_signs(model, parts, params, noise_key)
     return Draws(noise, parts.batching.plan(batch_key, number + 1), signs, key)
@@ -209,8 +202,10 @@ def as_gradient(target: Posterior, position: Params, drive: PyTree, estimate: Es
     """The sampler's input, from an estimate and the model's combination of it."""
     reference = None
     if estimate.reference is not None:
-        total, variance = estimate.reference
-        reference = Reference(target.combine(position, total), variance)
+        last = estimate.reference
+        before = None if last.before is None else target.combine(position, last.before)
+        total = target.combine(position, last.total)
+        reference = Reference(total, last.variance, before=before, error=last.error)
     return known_gradient(drive, estimate.noise)._replace(reference=reference)
 
 
@@ -259,9 +254,7 @@ def chain_keys(model: Posterior, parts: Parts, key: Key, chain: Any, leader: Any
     return ChainKeys(start, signs, estimate, batches, noise)
 
 
-def first_state(
-    parts: Parts, position: Params, gradient: Gradient, memory: PyTree, keys: ChainKeys
-) -> KernelState:
+def first_state(parts: Parts, position: Params, gradient: Gradient, memory: PyTree, keys: ChainKeys) -> KernelState:
     """The state before the first step; auxiliary variables are drawn."""
     init = parts.sampler.init(position, keys.start)
     return KernelState(init, gradient, memory, jnp.zeros((), jnp.int32), keys.batches, keys.noise)
@@ -286,9 +279,7 @@ def start_chain(
     else:
         plan = parts.batching.plan(keys.batches, zero)
         signs = random_signs(position, keys.signs)
-        gradient, memory = parts.scheme.evaluate(
-            model, parts, position, memory, zero, plan, signs, keys.estimate
-        )
+        gradient, memory = parts.scheme.evaluate(model, parts, position, memory, zero, plan, signs, keys.estimate)
         rows = jax.tree.map(lambda leaf: leaf[: min(parts.batching.size, _LOOK_AT_ROWS)], parts.data)
         density = model.look(position, rows, keys.estimate)
     return first_state(parts, position, gradient, memory, keys), density
@@ -336,7 +327,7 @@ def in_lockstep() -> bool:
     return jax.default_backend() != "cpu"
 
 
-class Steps(NamedTuple):
+class LoopSteps(NamedTuple):
     """What does not change while `advance` makes steps."""
 
     model: Posterior
@@ -377,7 +368,7 @@ def advance(
     towards the first draw. `in_graph`: the program is one graph on a GPU, in which any loop runs by itself.
     """
     ahead = ahead_steps(parts, state.sampler.position)
-    steps = Steps(model, keep_gradients, parts, num_steps, thin, phase, ahead, in_graph)
+    steps = LoopSteps(model, keep_gradients, parts, num_steps, thin, phase, ahead, in_graph)
     nothing = jnp.full((), -1, jnp.int32)
     buffers = buffers_for(kept(model, parts, state, keep_gradients), capacity)
     begin = Made(jnp.zeros((), jnp.int32), state, buffers, nothing, nothing)
@@ -385,7 +376,7 @@ def advance(
     return end.state, chunk_of(model, end.buffers, (end.bad_step, end.bad_leaf))
 
 
-def _next_group(steps: Steps, made: Made) -> Made:
+def _next_group(steps: LoopSteps, made: Made) -> Made:
     """As many steps as their randomness is drawn for, or those that are left."""
     left = steps.num_steps - made.done
     if steps.in_graph or not in_lockstep():
@@ -394,18 +385,18 @@ def _next_group(steps: Steps, made: Made) -> Made:
     return jax.lax.cond(left >= steps.ahead, whole, partial(_rest, steps), made)
 
 
-def _rest(steps: Steps, made: Made) -> Made:
+def _rest(steps: LoopSteps, made: Made) -> Made:
     return _group(steps, steps.num_steps - made.done, made)
 
 
-def _group(steps: Steps, count: Any, made: Made) -> Made:
+def _group(steps: LoopSteps, count: Any, made: Made) -> Made:
     """`count` steps, of which the randomness is drawn together."""
     drawn = draws_of(steps.model, steps.parts, made.state, steps.ahead)
     end = jax.lax.fori_loop(0, count, partial(_step, steps, drawn, made.done), made)
     return end._replace(done=made.done + count)
 
 
-def _step(steps: Steps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
+def _step(steps: LoopSteps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
     """One step, whether it has diverged, and the draw if it is due."""
     alone = steps.ahead == 1
     state = moved(steps.model, steps.parts, made.state, at(drawn, 0 if alone else offset))
@@ -423,7 +414,7 @@ def _step(steps: Steps, drawn: PyTree, done: Array, offset: Array, made: Made) -
     return Made(made.done, state, buffers, bad_step, bad_leaf)
 
 
-def _put_draw(steps: Steps, state: KernelState, slot: Any, buffers: PyTree) -> PyTree:
+def _put_draw(steps: LoopSteps, state: KernelState, slot: Any, buffers: PyTree) -> PyTree:
     return put_in(buffers, kept(steps.model, steps.parts, state, steps.keep_gradients), slot)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Path = str | os.PathLike[str]
 
 
-class Method(NamedTuple):
+class PassedParts(NamedTuple):
     """The parts that could not be stored, passed again by the user."""
 
     params: Params | None
@@ -41,7 +41,7 @@ class Method(NamedTuple):
     reducers: Mapping[str, Any] | None
 
 
-def check(path: _Path, num_samples: int | None, method: Method) -> Plan:
+def check(path: _Path, num_samples: int | None, method: PassedParts) -> Plan:
     """The plan of the stored run; raises an error for differences that the arguments alone show."""
     stored = open_stored(path)
     with records.understood(stored.path):
@@ -114,17 +114,14 @@ def _refuse_another_spread(record: Record, devices: Devices | None, path: str) -
 def _asked(record: Record, path: str) -> dict[str, Any]:
     if record.asked is None:
         raise StoreError(
-            f"{path} holds draws without the state of the chains (`run.save`), so the run cannot be resumed."
+            f"{path} holds draws without the state of the chains (`run.save`), so the run cannot be resumed. For "
+            "one that can be, sample with store=..., another folder or overwrite=True."
         )
     return record.asked
 
 
 def _plan(
-    record: Record,
-    reached: Progress,
-    num_samples: int | None,
-    reducers: Mapping[str, Any] | None,
-    path: str,
+    record: Record, reached: Progress, num_samples: int | None, reducers: Mapping[str, Any] | None, path: str
 ) -> Plan:
     """The plan of the stored run, with the number of draws requested now."""
     _asked(record, path)
@@ -177,16 +174,12 @@ def _position(record: Record, params: Params | None) -> PyTree:
     leaves = [jnp.asarray(encoding.decode(leaf, "params")) for leaf in record.probe or []]
     shapes = [tuple(leaf["shape"]) for leaf in (record.position or {}).values()]
     if [leaf.shape for leaf in leaves] != shapes:
-        raise ValueError(
-            f"its start has the shapes {[leaf.shape for leaf in leaves]}, its parameters {shapes}"
-        )
+        raise ValueError(f"its start has the shapes {[leaf.shape for leaf in leaves]}, its parameters {shapes}")
     if params is None:
         return encoding.build(record.structure, leaves, exact=True)
     names = list(record.position or {})
     if _tree.leaf_names(params) != names:
-        raise InvalidValueError(
-            f"`params` has the parameters {_tree.leaf_names(params)}; the stored run has {names}."
-        )
+        raise InvalidValueError(f"`params` has the parameters {_tree.leaf_names(params)}; the stored run has {names}.")
     return jax.tree.unflatten(jax.tree.structure(params), leaves)
 
 
@@ -202,9 +195,7 @@ def _difference(record: Record, model: Posterior, position: PyTree, rows: PyTree
     return encoding.compare_models(record.model_values, values, _tolerance(record, position))
 
 
-def check_here(
-    record: Record, reached: Progress, model: Posterior, position: PyTree, request: Request
-) -> None:
+def check_here(record: Record, reached: Progress, model: Posterior, position: PyTree, request: Request) -> None:
     """Raise an error if the model has other values where the first chain is than it had when it came there."""
     if reached.model_values is None:
         return

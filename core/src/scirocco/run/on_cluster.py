@@ -16,7 +16,7 @@ from scirocco.model import Posterior
 from scirocco.run import matching, records, run_group
 from scirocco.run.choose.settle import prepared
 from scirocco.run.loading import draws_made, in_memory, load_begun, load_chains
-from scirocco.run.matching import Method
+from scirocco.run.matching import PassedParts
 from scirocco.run.progress import SharedBar
 from scirocco.run.records import Record
 from scirocco.run.request import Request, carry_out, stored_request
@@ -50,17 +50,13 @@ def sample_on(client: Any, request: Request) -> Run:
             request = _as_begun(request, CHAINS.path(folder, 0))
             plan = request.plan
         CHAINS.begin(
-            folder,
-            _page(request),
-            resume=request.resume,
-            overwrite=request.overwrite,
-            left_out=request.left_out,
+            folder, _page(request), resume=request.resume, overwrite=request.overwrite, left_out=request.left_out
         )
         paths = [CHAINS.path(folder, number) for number in range(plan.num_chains)]
         there = [path for path in paths if holds_run(path)]
         sampler = None if "sampler" in request.left_out else request.sampler
         estimator = None if "estimator" in request.left_out else request.estimator
-        method = Method(request.params, sampler, estimator, request.reducers)
+        method = PassedParts(request.params, sampler, estimator, request.reducers)
         for path in there:
             matching.check(path, plan.num_samples, method)
         plain = request._replace(
@@ -114,7 +110,7 @@ def set_up(rows: Any, tell: Callable[[int], None], *, shared: Shared) -> Ready:
     return ready._replace(start=_tree.on_host(ready.start))
 
 
-def draw(chain: Chain, tell: Callable[[int], None], *, shared: Shared) -> str:
+def draw(chain: ChainTask, tell: Callable[[int], None], *, shared: Shared) -> str:
     """One chain, resumed from its last commit where there is one.
 
     Dask calls it again when its worker died: the draws that the first attempt committed are not made twice.
@@ -137,14 +133,12 @@ def resume_on(
     model: Posterior,
     source: RowSource,
     num_samples: int | None,
-    method: Method,
+    method: PassedParts,
     progress: bool,
 ) -> Run:
     """`sc.resume` of chains that are in separate folders."""
     if not CHAINS.is_at(path) and holds_run(path):
-        raise InvalidValueError(
-            f"{path} holds a run whose chains share one process: resume it without `client`."
-        )
+        raise InvalidValueError(f"{path} holds a run whose chains share one process: resume it without `client`.")
     page = CHAINS.read(path)
     now = {"num_rows": int(source.num_rows), "data": source.fingerprint()}
     records.refuse_differences({key: page[key] for key in now}, now, path, "these data")
@@ -176,9 +170,7 @@ def _refuse(request: Request, client: Any) -> None:
             "one of them out."
         )
     if request.devices is not None:
-        raise InvalidValueError(
-            "`mesh` and `client` are two ways to use several devices: pass only one of them."
-        )
+        raise InvalidValueError("`mesh` and `client` are two ways to use several devices: pass only one of them.")
 
 
 def _page(request: Request) -> dict[str, Any]:
@@ -201,7 +193,7 @@ def _with_origin(run: Run, request: Request, ready: Ready | None) -> Run:
 # ------------------------------------------------------------------------------- chains as tasks, in any process
 
 
-class Chain(NamedTuple):
+class ChainTask(NamedTuple):
     """The part of a chain's task that differs between chains."""
 
     rows: Any
@@ -231,7 +223,7 @@ class Whole(NamedTuple):
 def carried_out(task: Callable[..., Any], rows: Any, link: Any, whole: Whole) -> Run:
     """Run `task` for each chain, on the workers of `link` or here; Ctrl-C keeps the draws so far, as in one process."""
     folder, count = whole.folder, whole.num_chains
-    chains = [Chain(rows, number, CHAINS.path(folder, number)) for number in range(count)]
+    chains = [ChainTask(rows, number, CHAINS.path(folder, number)) for number in range(count)]
     names = [f"chain {number}" for number in range(count)]
     bar = SharedBar(count, whole.num_steps, whole.progress, "chains")
     try:

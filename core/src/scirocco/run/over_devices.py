@@ -20,7 +20,7 @@ from scirocco.data.spread import SpreadRows, SumOverDevices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
 from scirocco.model.base import Facts, Wrapper, valued
-from scirocco.run import loop, snapshot
+from scirocco.run import encoding, loop
 from scirocco.run.keeping import DeviceChains, HostChunk, buffer_capacity, good_draws
 from scirocco.run.loop import CHAIN_AXES, KernelState, Parts, Start
 from scirocco.run.session import Plan
@@ -29,17 +29,17 @@ from scirocco.samplers import Gradient
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
 
-class OverDevices(Wrapper):
+class ModelOverDevices(Wrapper):
     """A model whose sum over the rows is a sum over several devices (inside `shard_map`)."""
 
     def __init__(self, model: Posterior, axes: tuple[str, ...]):
         self.model, self.axes = model, axes
 
     def __hash__(self) -> int:
-        return hash((OverDevices, self.model, self.axes))
+        return hash((ModelOverDevices, self.model, self.axes))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OverDevices) and (self.model, self.axes) == (other.model, other.axes)
+        return isinstance(other, ModelOverDevices) and (self.model, self.axes) == (other.model, other.axes)
 
     @property
     def summand(self) -> SumOverDevices:
@@ -55,7 +55,7 @@ class OverDevices(Wrapper):
             takes_key=of.takes_key,
             has_value=of.has_value,
             row_cost=of.row_cost,
-            valued=lambda: OverDevices(valued(self.model), self.axes),
+            valued=lambda: ModelOverDevices(valued(self.model), self.axes),
         )
 
     def look(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
@@ -91,7 +91,7 @@ class SpreadChains(DeviceChains):
                 f"{plan.num_chains} chains cannot be divided equally among the {places} places of the mesh's "
                 f"axis {devices.chain_axes[0]!r}: use a num_chains that is a multiple of {places}."
             )
-        model = OverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
+        model = ModelOverDevices(problem.model, devices.row_axes) if devices.row_axes else problem.model
         in_program = plan.num_chains if vectorized else places
         per_device = in_program // places
         self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, per_device)
@@ -103,9 +103,7 @@ class SpreadChains(DeviceChains):
         self.made, self.first_density = 0, jnp.zeros(())
         if saved is None:
             begin, key = devices.replicate((start, plan.key))
-            started = [
-                _start(model, devices, vectorized, self._parts, begin, key, numbers) for numbers in groups
-            ]
+            started = [_start(model, devices, vectorized, self._parts, begin, key, numbers) for numbers in groups]
             self.states = [state for state, _ in started]
             self.first_density = _host(devices, started[0][1])
             self.reducing = [_stacked([self._one] * in_program) for _ in groups]
@@ -115,8 +113,8 @@ class SpreadChains(DeviceChains):
     def _restore(
         self, problem: Problem, start: Start, plan: Plan, saved: dict[str, np.ndarray], num_groups: int
     ) -> None:
-        template = snapshot.template(problem, start.position, plan.key, self._one)
-        restored = [snapshot.restore(template, saved, chain) for chain in range(plan.num_chains)]
+        template = encoding.template(problem, start.position, plan.key, self._one)
+        restored = [encoding.restore(template, saved, chain) for chain in range(plan.num_chains)]
         self.made = int(restored[0].made)
         self.states, self.reducing = [], []
         for group in range(num_groups):
@@ -164,7 +162,7 @@ class SpreadChains(DeviceChains):
         """All chains' states."""
         made = np.full(self._in_program, self.made)
         parts = [
-            snapshot.save_stacked(snapshot.Snapshot(_everywhere(self._devices, states), reducing, made))
+            encoding.save_stacked_chains(encoding.Snapshot(_everywhere(self._devices, states), reducing, made))
             for states, reducing in zip(self.states, self.reducing, strict=True)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -232,13 +230,7 @@ def _specs(devices: Devices) -> tuple[Parts, PartitionSpec, PartitionSpec]:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _start(
-    model: Posterior,
-    devices: Devices,
-    vectorized: bool,
-    parts: Parts,
-    begin: loop.Start,
-    key: Key,
-    chains: Array,
+    model: Posterior, devices: Devices, vectorized: bool, parts: Parts, begin: loop.Start, key: Key, chains: Array
 ) -> tuple[KernelState, Array]:
     parts_spec, same, by_chain = _specs(devices)
 
@@ -249,11 +241,7 @@ def _start(
         return jax.vmap(one)(chains) if vectorized else _of_one(one, chains)
 
     mapped = jax.shard_map(
-        here,
-        mesh=devices.mesh,
-        in_specs=(parts_spec, same, same, by_chain),
-        out_specs=by_chain,
-        check_vma=False,
+        here, mesh=devices.mesh, in_specs=(parts_spec, same, same, by_chain), out_specs=by_chain, check_vma=False
     )
     return mapped(parts, begin, key, chains)
 
@@ -272,9 +260,7 @@ def _advance(
 ) -> tuple[KernelState, loop.Chunk]:
     parts_spec, same, by_chain = _specs(devices)
 
-    def here(
-        parts: Parts, states: KernelState, num_steps: Array, thin: Array
-    ) -> tuple[KernelState, loop.Chunk]:
+    def here(parts: Parts, states: KernelState, num_steps: Array, thin: Array) -> tuple[KernelState, loop.Chunk]:
         def one(state: KernelState) -> tuple[KernelState, loop.Chunk]:
             return loop.advance(model, keep_gradients, capacity, parts, state, num_steps, thin, 0)
 
@@ -285,11 +271,7 @@ def _advance(
         return _of_one(one, states)
 
     mapped = jax.shard_map(
-        here,
-        mesh=devices.mesh,
-        in_specs=(parts_spec, by_chain, same, same),
-        out_specs=by_chain,
-        check_vma=False,
+        here, mesh=devices.mesh, in_specs=(parts_spec, by_chain, same, same), out_specs=by_chain, check_vma=False
     )
     return mapped(parts, states, num_steps, thin)
 

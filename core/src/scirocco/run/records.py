@@ -17,8 +17,7 @@ from scirocco._version import __version__
 from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
-from scirocco.run.keeping import Keeping
-from scirocco.run.sinks import Kept
+from scirocco.run.keeping import Keeping, Kept
 from scirocco.store import Store, Stored
 from scirocco.types import PyTree
 
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from scirocco.run.setup import Problem, Ready
 
 _MODEL_ROWS = 8
-
-
+"""Rows on which models are compared."""
 SAMPLED, OWN_LOOP = "sampled", "own loop"
 """Kinds of runs: made by `sc.sample`, or by a model in a loop of its own."""
 
@@ -134,34 +132,27 @@ class Record:
     reducers: list[str] = field(default_factory=list)
     reduced: Any = field(default_factory=lambda: encoding.structure({}))
     """The structure of the reducers' results."""
-    fitted: dict[str, Any] = field(default_factory=dict)
-    """What a model of `sc.models` needs in addition to the draws, by its key, at the same level as the names above."""
 
     def to_json(self) -> dict[str, Any]:
         """The content of a store's description."""
-        named = {name: value for name, value in vars(self).items() if name != "fitted" and value is not None}
-        return named | self.fitted
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        names = cls.__dataclass_fields__.keys() - {"fitted"}
+        names = cls.__dataclass_fields__.keys()
         known = {name: value for name, value in written.items() if name in names}
         for name, kind in _FORMS.items():
             if known.get(name) is not None and not isinstance(known[name], kind):
-                raise StoreError(
-                    f"`{name}` of a run is {known[name]!r:.60}, and cannot have been written by scirocco."
-                )
+                raise StoreError(f"`{name}` of a run is {known[name]!r:.60}, and cannot have been written by scirocco.")
         for name, least in _LEAST.items():
             number = known["configuration"].get(name, least)
             if number is not None and (type(number) is not int or not least <= number < _MOST_STEPS):
-                raise StoreError(
-                    f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco."
-                )
+                raise StoreError(f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco.")
         for values in (known.get("model_values") or {}).values():
             np.asarray(values, float)
         dict(known["configuration"].get("versions", {}))
-        return cls(**known, fitted={name: value for name, value in written.items() if name not in names})
+        return cls(**known)
 
     @property
     def kind(self) -> str:
@@ -293,10 +284,7 @@ def probe_rows(source: Any) -> PyTree:
 
 def trace_specs(traces: Mapping[str, PyTree]) -> dict[str, Any]:
     """Structure and leaves of the traces."""
-    return {
-        name: {"structure": encoding.structure(tree), "leaves": leaves_spec(tree)}
-        for name, tree in traces.items()
-    }
+    return {name: {"structure": encoding.structure(tree), "leaves": leaves_spec(tree)} for name, tree in traces.items()}
 
 
 def _results(keeping: Keeping, params: PyTree) -> PyTree:
@@ -380,10 +368,7 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
     stats = jax.eval_shape(lambda: loop.stats_of(model, problem.parts, state.sampler, state.gradient))
     traces = {name: jax.eval_shape(f, params) for name, f in keeping.reducing.traced.items()}
     return Kept(
-        params if keeping.every else None,
-        position if keeping.every and keeping.gradients else None,
-        stats,
-        traces,
+        params if keeping.every else None, position if keeping.every and keeping.gradients else None, stats, traces
     )
 
 
@@ -399,9 +384,7 @@ def refuse_differences(stored: Any, given: Any, path: str, what: str) -> None:
     differences = list(_differences(stored, given, ""))
     if differences:
         raise InvalidValueError(
-            f"the run in {path} cannot be resumed with {what}: "
-            + "; ".join(differences[:6])
-            + ". Pass the original "
+            f"the run in {path} cannot be resumed with {what}: " + "; ".join(differences[:6]) + ". Pass the original "
             "arguments, or start another run in another folder."
         )
 

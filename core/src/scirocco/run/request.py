@@ -16,7 +16,7 @@ from scirocco.data import Devices
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
 from scirocco.estimators import Estimator
-from scirocco.estimators.precision import full_products
+from scirocco.estimators.base import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.base import bare, make_room
 from scirocco.model.checks import left_domain
@@ -25,15 +25,13 @@ from scirocco.run.certificate import certificate_of, hardly_any
 from scirocco.run.chains import make_chains
 from scirocco.run.choose import limits, pilot, spread_check
 from scirocco.run.choose.settle import prepared
-from scirocco.run.keeping import DeviceChains
+from scirocco.run.keeping import DeviceChains, MemorySink, Sink, StoreSink, new_sink
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.progress import Bar, Callback, Clock, Stopwatch
 from scirocco.run.records import Divergence, Record
 from scirocco.run.result import Origin, Run
 from scirocco.run.session import Plan, Session
 from scirocco.run.setup import Problem, Ready
-from scirocco.run.sinks import MemorySink, Sink, StoreSink, new_sink
-from scirocco.run.time_limit import Stopwatch
 from scirocco.samplers import Sampler
 from scirocco.store import Store, holds_run, open_stored
 from scirocco.types import Params
@@ -83,7 +81,32 @@ def carry_out(request: Request) -> Run:
     with mesh, full_products(request.estimator):
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
-        return _start(request)
+        clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
+        bar = Bar(request.plan.num_steps, request.progress and request.writes)
+        try:
+            request, problem, ready = prepared(request, bar.say)
+            plan = request.plan
+            bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
+            chains = make_chains(problem, ready.start, plan, request.devices)
+            setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
+            record = Record(
+                configuration=records.configuration(problem, ready, plan, request.devices, stored=path is not None)
+            )
+            if path is not None:  # all processes check the first state, one of them writes
+                spec = records.kept_spec(problem, chains.first_state, plan.keeping)
+                if request.writes:
+                    record = records.make(problem, ready, request, record.configuration)
+                    if request.overwrite:
+                        run_group.clear_families(path)
+                    sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
+            session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
+            session.look = _looking(request, problem, chains)
+            if path is not None:
+                session.commit()  # from here on the run can be resumed
+            return _driven(session, request, problem, ready, bar, clock)
+        finally:
+            bar.close()
+            sink.close()
 
 
 def stored_request(
@@ -91,7 +114,7 @@ def stored_request(
     model: Posterior,
     source: RowSource,
     num_samples: int | None,
-    method: matching.Method,
+    method: matching.PassedParts,
     **how: Any,
 ) -> Request:
     """The request of `resume`: arguments that the store knows are those of the stored run."""
@@ -107,43 +130,10 @@ def stored_request(
     )
 
 
-def _start(request: Request) -> Run:
-    clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())
-    bar = Bar(request.plan.num_steps, request.progress and request.writes)
-    try:
-        request, problem, ready = prepared(request, bar.say)
-        plan = request.plan
-        bar.expect(plan.num_steps, ready.report.get("predicted_seconds"))
-        chains = make_chains(problem, ready.start, plan, request.devices)
-        setup.check_first(problem, request.params, chains.first_density, chains.first_gradient)
-        record = Record(
-            configuration=records.configuration(
-                problem, ready, plan, request.devices, stored=path is not None
-            )
-        )
-        if path is not None:  # all processes check the first state, one of them writes
-            spec = records.kept_spec(problem, chains.first_state, plan.keeping)
-            if request.writes:
-                record = records.make(problem, ready, request, record.configuration)
-                if request.overwrite:
-                    run_group.clear_families(path)
-                sink = new_sink(path, spec, plan.num_chains, record.to_json(), overwrite=request.overwrite)
-        session = Session(chains, plan, record, sink, stamp=records.stamp(request.source))
-        session.look = _looking(request, problem, chains)
-        if path is not None:
-            session.commit()  # from here on the run can be resumed
-        return _driven(session, request, problem, ready, bar, clock)
-    finally:
-        bar.close()
-        sink.close()
-
-
 def _resume(request: Request) -> Run:
     clock, path = Clock(), cast(str, request.store)
     found = open_stored(path)
-    done = (
-        records.read(found)[1].draws >= request.plan.num_samples
-    )  # nothing to write: the disk may be read-only
+    done = records.read(found)[1].draws >= request.plan.num_samples  # nothing to write: the disk may be read-only
     with Store.open(path) if request.writes and not done else contextlib.nullcontext(found) as store:
         record, reached = records.read(store)
         request = matching.checked(request, record, reached)
@@ -175,9 +165,7 @@ def _looking(request: Request, problem: Problem, chains: DeviceChains) -> Callab
     return lambda: encoding.values_at(problem.model, chains.first_state.sampler.position, rows)
 
 
-def _driven(
-    session: Session, request: Request, problem: Problem, ready: Ready, bar: Bar, clock: Clock
-) -> Run:
+def _driven(session: Session, request: Request, problem: Problem, ready: Ready, bar: Bar, clock: Clock) -> Run:
     """Drive the session to its end; return the run, or raise an error that holds the draws so far."""
     parts = problem.parts
     # the start has the memory of before the first step, which other estimators have since updated with the chains
@@ -195,12 +183,7 @@ def _driven(
         raise
     run = session.run(ready.report, origin)
     outside = None
-    if (
-        problem.model.facts.has_density
-        and request.store is None
-        and request.devices is None
-        and run.num_draws
-    ):
+    if problem.model.facts.has_density and request.store is None and request.devices is None and run.num_draws:
         outside = left_domain(cast(Model, bare(problem.model)), request.params, run.draws, problem.table)
     if session.bad is not None:
         raise _divergence(session, problem, ready, run, outside) from None
@@ -232,14 +215,10 @@ def _driven(
 def _check_spread(session: Session, problem: Problem, ready: Ready, run: Run) -> None:
     """A warning if the draws spread too widely; an error that holds them if that is hopeless."""
     model, parts, key = cast(Model, problem.model), problem.parts, session.plan.key
-    found = spread_check.too_wide(
-        run, model, problem.table, float(parts.sampler.temperature), session.plan.seed
-    )
+    found = spread_check.too_wide(run, model, problem.table, float(parts.sampler.temperature), session.plan.seed)
     if found is None:
         return
-    words = spread_check.in_words(
-        found, model, parts, problem.table, ready.start.position, session.plan.num_steps, key
-    )
+    words = spread_check.in_words(found, model, parts, problem.table, ready.start.position, session.plan.num_steps, key)
     if found.sure < limits.LIMITS.hopeless:
         _checks.warn(f"{words[0].upper()}{words[1:]}")
         return
@@ -248,16 +227,11 @@ def _check_spread(session: Session, problem: Problem, ready: Ready, run: Run) ->
     chain = session.plan.first_chain + found.chain
     run = dataclasses.replace(run, status="diverged")
     raise DivergenceError(
-        f"chain {chain} diverged: {words} The draws are in `error.run`.",
-        run=run,
-        chain=chain,
-        step=session.step,
+        f"chain {chain} diverged: {words} The draws are in `error.run`.", run=run, chain=chain, step=session.step
     )
 
 
-def _divergence(
-    session: Session, problem: Problem, ready: Ready, run: Run, outside: str | None
-) -> DivergenceError:
+def _divergence(session: Session, problem: Problem, ready: Ready, run: Run, outside: str | None) -> DivergenceError:
     """Where the chain diverged, the likely reason, and a step size that should work."""
     chain, step, leaf = session.bad or (0, 0, 0)
     chain += session.plan.first_chain
@@ -267,9 +241,7 @@ def _divergence(
     kept = run if run.num_draws else None
     if not problem.model.facts.has_density:
         return DivergenceError(where + sampler.known.divergence, run=kept, chain=chain, step=step)
-    before = (
-        f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
-    )
+    before = f"The {run.num_draws} draws before it are in `error.run`." if kept else "There is no draw before it."
     if sampler.needs.expansion:
         words = f"{where}{sampler.known.divergence} {before}"
         return DivergenceError(words, run=kept, chain=chain, step=step)

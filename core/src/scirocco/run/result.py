@@ -15,17 +15,16 @@ import numpy as np
 from scirocco import _tree
 from scirocco._extras import require
 from scirocco.diagnostics.columns import Columns
-from scirocco.diagnostics.frames import html_summary, summary_frame
+from scirocco.diagnostics.frames import html_summary, rounded, summary_frame
 from scirocco.diagnostics.measures import summarise
 from scirocco.drawing.markup import join, tag
 from scirocco.errors import InvalidValueError
 from scirocco.model.base import bare
 from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
-from scirocco.run.predicting import Predictions, predict
+from scirocco.run.predicting import Predictions, draws_and_rows, predict, simulator
+from scirocco.run.predicting import log_likelihood as log_likelihoods
 from scirocco.run.records import kind_of, method_of
-from scirocco.run.rowwise import draws_and_rows, simulator
-from scirocco.run.rowwise import log_likelihood as log_likelihoods
 from scirocco.types import Data, Params, PyTree
 
 
@@ -92,9 +91,7 @@ class Run:
     path: str | None = None
     certificate: Certificate | None = None
     origin: Origin | None = field(default=None, repr=False, compare=False)
-    converted: tuple[Params, Mapping[str, Sequence[Any]]] | None = field(
-        default=None, repr=False, compare=False
-    )
+    converted: tuple[Params, Mapping[str, Sequence[Any]]] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         # models are functions, and data are large: a pickled run omits them
@@ -158,9 +155,7 @@ class Run:
         def named(found: re.Match[str]) -> str:
             places = [int(place) for place in found[2].split(",")]
             known = [labels.get(f"{found[1]}_dim_{axis}") for axis in range(len(places))]
-            inside = (
-                str(place if of is None else of[place]) for of, place in zip(known, places, strict=True)
-            )
+            inside = (str(place if of is None else of[place]) for of, place in zip(known, places, strict=True))
             return f"{found[1]}[{', '.join(inside)}]"
 
         return re.sub(r"(\w+)\[(\d+(?:, \d+)*)\]", named, text) if labels else text
@@ -188,7 +183,8 @@ class Run:
         """Mean, sd, a central interval, Monte Carlo error, effective sample sizes and R-hat, one row per parameter.
 
         The diagnostics are those of `sc.diagnostics`; the other columns ignore draws that are NaN. The result is a
-        pandas data frame, rounded to `digits` digits (None: not rounded); it is printed within 80 columns. The run of
+        pandas data frame, rounded to `digits` digits or, if they are more, those that the Monte Carlo error supports
+        (None: not rounded); it is printed within 80 columns, with the latter. The run of
         a regression is summarised in the units of the user, with the names of its columns.
         """
         self._need_draws()
@@ -197,13 +193,11 @@ class Run:
         pandas = require("pandas", "run.summary()")
         tail = (1 - probability) / 2
         parts = [
-            _summary_of(part, tail, self.group_size)
-            for part in Columns(self.labelled_draws() | self.derived()).parts()
+            _summary_of(part, tail, self.group_size) for part in Columns(self.labelled_draws() | self.derived()).parts()
         ]
         frame = pandas.concat([pandas.DataFrame(numbers, names) for numbers, names in parts])
         if digits is not None:
-            frame = frame.map(lambda value: float(f"{value:.{digits}g}"))
-            frame = frame.assign(ess_bulk=frame["ess_bulk"].round(), ess_tail=frame["ess_tail"].round())
+            frame = rounded(frame, digits)
         return summary_frame(frame, _sentence(self.certificate))
 
     def to_arviz(
@@ -308,14 +302,7 @@ class Run:
         function = simulator(self, function, "run.predict()")
         draws, source = draws_and_rows(self, rows, "run.predict()")
         return predict(
-            draws,
-            function,
-            source,
-            interval=interval,
-            num_draws=num_draws,
-            seed=seed,
-            to=to,
-            overwrite=overwrite,
+            draws, function, source, interval=interval, num_draws=num_draws, seed=seed, to=to, overwrite=overwrite
         )
 
     def log_likelihood(
@@ -407,7 +394,7 @@ class Run:
         matplotlib.figure.Figure
             Notebooks show it; `figure.savefig("traces.png")` writes it to a file.
         """
-        from scirocco.run.plotting import plot
+        from scirocco.run.exporting import plot
 
         self._need_draws()
         return plot(self.labelled_draws(), kind, names)
@@ -418,9 +405,7 @@ class Run:
         if self.draws is None or not self.num_draws:
             return head
         note = _sentence(self.certificate)
-        return join(
-            [head, html_summary(self.labelled_draws(), self.group_size), *([tag("p", note)] if note else [])]
-        )
+        return join([head, html_summary(self.labelled_draws(), self.group_size), *([tag("p", note)] if note else [])])
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Show a report in words and plots in a notebook; with `path`, also write one HTML file that needs no network.

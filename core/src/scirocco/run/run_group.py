@@ -23,13 +23,13 @@ from scirocco.run import records
 from scirocco.store import files, holds_run, open_stored
 from scirocco.store import folder as run_folder
 
-VERSION = 1
+VERSION = 1  # of the page
 _DATA = "data"
 A_RUN = "a run"
-_WRITER_SECONDS = 60.0
+_WRITER_SECONDS = 60.0  # that an abandoned worker may need for its last chunk
 
 
-class Family(NamedTuple):
+class RunFamily(NamedTuple):
     """The kind of runs: "shard" and "subposteriors", "chain" and "chains"."""
 
     member: str
@@ -54,13 +54,7 @@ class Family(NamedTuple):
         return os.path.join(folder, f"{self.member}-{number:03d}")
 
     def begin(
-        self,
-        folder: str,
-        page: dict[str, Any],
-        *,
-        resume: bool,
-        overwrite: bool,
-        left_out: Set[str] = frozenset(),
+        self, folder: str, page: dict[str, Any], *, resume: bool, overwrite: bool, left_out: Set[str] = frozenset()
     ) -> None:
         """Make the folder, or check that the existing one has the same configuration.
 
@@ -131,7 +125,7 @@ class Family(NamedTuple):
         check_precision(double)
 
 
-CHAINS, SHARDS = Family("chain", "chains"), Family("shard", "subposteriors")
+CHAINS, SHARDS = RunFamily("chain", "chains"), RunFamily("shard", "subposteriors")
 
 
 def check_switches(store: Any, resume: Any, overwrite: Any) -> None:

@@ -15,19 +15,14 @@ from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
-from scirocco.run import arguments, run_group, setup
 from scirocco.run import chains as _chains
+from scirocco.run import run_group, setup
 from scirocco.run.choose import limits
 from scirocco.run.choose.decide import Again, Asked, decide
 from scirocco.run.choose.measure import drive_of, measure
-from scirocco.run.choose.methods import (
-    default_estimator,
-    default_lengths,
-    read_if_few,
-    sampler_for,
-)
+from scirocco.run.choose.methods import default_estimator, default_lengths, read_if_few, sampler_for
 from scirocco.run.keeping import Keeping
-from scirocco.run.matching import Method
+from scirocco.run.matching import PassedParts
 from scirocco.run.on_cluster import resume_on, sample_on
 from scirocco.run.progress import Callback, as_callbacks
 from scirocco.run.request import Request, carry_out, stored_request
@@ -38,7 +33,7 @@ from scirocco.samplers import Sampler
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
-_LARGEST_GROUP, _FEWEST_GROUPS = 64, 8
+_LARGEST_GROUP, _FEWEST_GROUPS = 64, 8  # of chains that share batches: fewer groups give no R-hat
 _CHAIN_BYTES = 4_096  # a chain of one parameter, with what JAX needs for its arrays
 
 
@@ -151,8 +146,10 @@ def sample(
         Several processes or machines: a `distributed.Client`, or the address of a Dask scheduler. Every chain is a task
         on a worker; what a worker has committed to `store` survives its death. Draws are those of one process.
     compile_cache
-        Whether the first run of a process tells JAX to keep compiled programs in the user's cache folder, so that the
-        next process starts faster. If you have set JAX_COMPILATION_CACHE_DIR, or SCIROCCO_CACHE=off, it does not.
+        Whether the first run of a process may tell JAX to keep compiled programs in the user's cache folder, so that
+        the next process starts faster, and to give back the compiler's memory. If you have set
+        JAX_COMPILATION_CACHE_DIR, it keeps your folder. False, or SCIROCCO_CACHE=off, leaves JAX's settings and
+        listeners and Python's filters of warnings as they are.
     max_seconds
         End after so many seconds of steps, with the draws made by then, but not before the first draw: `num_samples` is
         then the largest number. The set-up is not counted. `run.status` is "stopped" if time was short; with a `store`,
@@ -180,19 +177,19 @@ def sample(
     True
     """
     _programs.begin(compile_cache)
-    arguments.check_order(model, data, params)
+    setup.check_order(model, data, params)
     callbacks = as_callbacks(callbacks)
     if store is not None:
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
         raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
-    with arguments.order_explained(model, data, params):
+    with setup.order_explained(model, data, params):
         source = setup.source_of(model, data)
     devices = as_devices(mesh)
     if sampler is not None:
-        arguments.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
+        setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD(step_size=1e-5)")
     if estimator is not None:
-        arguments.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
+        setup.check_kind(estimator, Estimator, "estimator", "sc.Minibatch(batch_size=500)")
     if isinstance(num_burnin, str) and num_burnin == "auto":
         num_burnin = None if sampler is None else limits.LIMITS.burnin
     elif isinstance(num_burnin, str):
@@ -207,18 +204,23 @@ def sample(
     }
     left_out = frozenset(name for name, value in given.items() if value is None)
     num_samples, num_chains = default_lengths(model, sampler, num_samples, num_chains, params)
-    plan = _checked_plan(
-        num_samples,
-        0 if num_burnin is None else num_burnin,
-        1 if thin is None else thin,
-        num_chains,
-        seed,
-        keep_gradients,
-        keep_draws,
-        reducers,
-        chain_method,
-        batches,
+    plan = Plan(
+        _checks.positive_int(num_samples, "num_samples"),
+        _checks.positive_int(0 if num_burnin is None else num_burnin, "num_burnin", minimum=0),
+        _checks.positive_int(1 if thin is None else thin, "thin"),
+        _checks.positive_int(num_chains, "num_chains"),
+        _checks.positive_int(seed, "seed", minimum=0),
+        Keeping.checked(keep_gradients, keep_draws, reducers),
+        _checks.choice(chain_method, "chain_method", _chains.METHODS),
+        group_size=_group_size(batches, num_chains),
     )
+    if plan.seed >= 1 << 32:
+        raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
+    if plan.num_steps >= 1 << 31:
+        raise InvalidValueError(
+            f"the run would make {plan.num_steps} steps; a chain can make at most 2^31 - 1. Split the run."
+        )
+    check_memory(plan.num_chains * _CHAIN_BYTES, f"num_chains={plan.num_chains}", "Pass fewer chains.")
     left_sampler = sampler is None
     if sampler is None:
         _refuse_half(params)
@@ -319,7 +321,7 @@ def resume(
     source = setup.source_of(model, data)
     if verify:
         source.verify()
-    method = Method(params, sampler, estimator, reducers)
+    method = PassedParts(params, sampler, estimator, reducers)
     if client is not None or CHAINS.is_at(path):
         if callbacks or mesh is not None:
             raise InvalidValueError(
@@ -329,36 +331,6 @@ def resume(
         return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
     how = {"callbacks": as_callbacks(callbacks), "progress": progress, "devices": as_devices(mesh)}
     return carry_out(stored_request(path, model, source, num_samples, method, **how))
-
-
-def _checked_plan(
-    num_samples: Any,
-    num_burnin: Any,
-    thin: Any,
-    num_chains: Any,
-    seed: Any,
-    keep_gradients: Any,
-    keep_draws: Any,
-    reducers: Any,
-    chain_method: Any,
-    batches: Any,
-) -> Plan:
-    _checks.choice(chain_method, "chain_method", _chains.METHODS)
-    plan = Plan(
-        _checks.positive_int(num_samples, "num_samples"),
-        _checks.positive_int(num_burnin, "num_burnin", minimum=0),
-        _checks.positive_int(thin, "thin"),
-        _checks.positive_int(num_chains, "num_chains"),
-        _checks.positive_int(seed, "seed", minimum=0),
-        Keeping.checked(keep_gradients, keep_draws, reducers),
-        chain_method,
-        group_size=_group_size(batches, num_chains),
-    )
-    if plan.seed >= 1 << 32:
-        raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
-    check_length(plan)
-    check_memory(plan.num_chains * _CHAIN_BYTES, f"num_chains={plan.num_chains}", "Pass fewer chains.")
-    return plan
 
 
 def _group_size(batches: Any, num_chains: int) -> int:
@@ -382,14 +354,6 @@ def _group_size(batches: Any, num_chains: int) -> int:
     return size
 
 
-def check_length(plan: Plan) -> None:
-    """Raise an error if the run has more steps than a chain can count."""
-    if plan.num_steps >= 1 << 31:
-        raise InvalidValueError(
-            f"the run would make {plan.num_steps} steps; a chain can make at most 2^31 - 1. Split the run."
-        )
-
-
 def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> None:
     run_group.check_switches(store, resume, overwrite)
     if store is None or not own_folder or (resume and holds_run(store)):
@@ -406,11 +370,9 @@ def _check_store(store: Any, resume: Any, overwrite: Any, own_folder: bool) -> N
 
 def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, keeping: Keeping) -> None:
     if keeping.reducing.average(None) is not None:
-        arguments.check_path(sampler)
+        setup.check_path(sampler)
     if keep_gradients and sampler.needs.drive == "blocks":
-        raise InvalidValueError(
-            "blocks are moved one after the other, so a draw has no single gradient to keep."
-        )
+        raise InvalidValueError("blocks are moved one after the other, so a draw has no single gradient to keep.")
     if keep_gradients and drive_of(model) == "counts":
         raise InvalidValueError(
             "a CountModel has no gradients to keep: omit `keep_gradients`. Zero-variance and Stein methods require a "

@@ -16,19 +16,18 @@ import numpy as np
 from scirocco import _checks
 from scirocco._random import key_of
 from scirocco.errors import DataChangedError
-from scirocco.run import snapshot
+from scirocco.run import encoding
 from scirocco.run.certificate import Certificate
-from scirocco.run.keeping import Chains, HostChunk, Keeping
+from scirocco.run.keeping import Chains, HostChunk, Keeping, Sink
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
 from scirocco.run.records import Divergence, Progress, Record
 from scirocco.run.result import Origin, Run
-from scirocco.run.sinks import Sink
 from scirocco.types import Key, PyTree
 
-_CHUNK_SECONDS = 0.3
-_FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024
-NEVER = 1 << 30
-_LOOK_SECONDS = 1.0
+_CHUNK_SECONDS = 0.3  # between two looks at callbacks and Ctrl-C
+_FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024  # steps, before the speed is known
+NEVER = 1 << 30  # a thinning with which no draw is kept
+_LOOK_SECONDS = 1.0  # between two looks at whether streamed data have changed
 
 
 class Plan(NamedTuple):
@@ -117,9 +116,7 @@ class Session:
             with self._finishing_chunks():
                 while self.step < self.plan.num_steps and self.status == "complete":
                     self._chunk()
-                    if (
-                        "first_chunk" not in self.timing
-                    ):  # includes compilation, so its time is kept separately
+                    if "first_chunk" not in self.timing:  # includes compilation, so its time is kept separately
                         self.timing["first_chunk"] = clock.read() | {"steps": self.step - first}
                         clock.restart()
                     if self._asked_to_stop:
@@ -127,9 +124,7 @@ class Session:
             consistent = True
         except KeyboardInterrupt:
             self.status, consistent = "interrupted", self._asked_to_stop and not self._torn
-            _checks.warn(
-                f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.",
-            )
+            _checks.warn(f"interrupted after {self.made} of {self.plan.num_samples} draws; the run contains them.")
         finally:
             self.chains.close()
         done = self.step - first - self.timing.get("first_chunk", {}).get("steps", 0)
@@ -155,9 +150,7 @@ class Session:
             self._asked_to_stop = True
 
         usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
-        usual |= {
-            getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-        }
+        usual |= {getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)}
         main = threading.current_thread() is threading.main_thread()
         taken = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
         for number in taken:
@@ -181,9 +174,7 @@ class Session:
         begin = time.perf_counter()
         chunk = self.chains.advance(steps, NEVER if burning else thin)
         seconds = time.perf_counter() - begin
-        if (
-            self.timing and not self.chains.overlapped
-        ):  # the first chunk includes compilation: ignore its speed
+        if self.timing and not self.chains.overlapped:  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
         self._look_for_change()
         self.sink.add(chunk)
@@ -191,9 +182,7 @@ class Session:
         if not self._diverged(chunk):
             self.step += steps
             self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws)
-        due, stop, interrupt = self._agreed(
-            self.sink.due(), self.status == "stopped", bool(self._asked_to_stop)
-        )
+        due, stop, interrupt = self._agreed(self.sink.due(), self.status == "stopped", bool(self._asked_to_stop))
         self._asked_to_stop = bool(interrupt)
         if stop:
             self.status = "stopped"
@@ -279,7 +268,7 @@ class Session:
         if self.certificate is not None:
             progress = dataclasses.replace(progress, certificate=self.certificate.to_json())
         state = {} if self.bad else self.chains.save()
-        self.sink.commit(state | snapshot.save_results(self.results()), progress.to_json())
+        self.sink.commit(state | encoding.save_results(self.results()), progress.to_json())
 
     def run(self, preparation: dict[str, Any], origin: Origin | None = None) -> Run:
         """The run so far."""

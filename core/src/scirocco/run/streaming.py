@@ -48,13 +48,7 @@ class StreamedParts:
 
 
 def start_streamed(
-    model: Posterior,
-    parts: Parts,
-    table: Table,
-    begin: Start,
-    key: Key,
-    chain: int,
-    leader: int | None = None,
+    model: Posterior, parts: Parts, table: Table, begin: Start, key: Key, chain: int, leader: int | None = None
 ) -> tuple[KernelState, Array, StreamedParts]:
     """As `loop.start_chain`, with the rows for the chain's first estimate."""
     number, of_group = np.int32(chain), None if leader is None else np.int32(leader)
@@ -67,11 +61,11 @@ def start_streamed(
         state = _first_state(parts, begin.position, gradient, memory, keys)
         return state, jnp.zeros(()), streamed
     served, _ = streamed.at(0)
-    state, density = _start(model, served, begin, key, number, of_group)
+    state, density = start_compiled(model, served, begin, key, number, of_group)
     return jax.block_until_ready(state), density, streamed
 
 
-_start = partial(jax.jit, static_argnums=0)(loop.start_chain)
+start_compiled = partial(jax.jit, static_argnums=0)(loop.start_chain)
 _first_state = jax.jit(loop.first_state)
 
 
@@ -107,13 +101,13 @@ def advance_streamed(
             if due is not None:
                 steps = min(steps, due - number - 1)
             counts = (np.int32(steps), np.int32(thin), np.int32(phase))
-            state, chunk = _advance(model, keep_gradients, capacity, parts, state, *counts)
+            state, chunk = advance_compiled(model, keep_gradients, capacity, parts, state, *counts)
             state = jax.block_until_ready(state)  # the buffer of the rows will be reused
         yield state, Piece(chunk, (phase + steps) // thin, number, phase)
         number, done = number + steps, done + steps
 
 
-_advance = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.advance)
+advance_compiled = partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)(loop.advance)
 
 
 def step_streamed(
@@ -130,11 +124,12 @@ def step_streamed(
             moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
         state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
         return state, loop.inform(model, parts, state)
-    return jax.block_until_ready(_step(model, streamed.at(number)[0], state, key))
+    return jax.block_until_ready(step_compiled(model, streamed.at(number)[0], state, key))
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(model: Posterior, parts: Parts, state: KernelState, key: Key) -> tuple[KernelState, loop.Info]:
+def step_compiled(model: Posterior, parts: Parts, state: KernelState, key: Key) -> tuple[KernelState, loop.Info]:
+    """One step of `Kernel`, with rows that are there."""
     draws = loop.draw(model, parts, state.sampler.position, key, state.batch_key, state.number)
     return loop.move(model, parts, state, draws)
 
@@ -170,12 +165,7 @@ def _accept(
 
 
 def _pass(
-    model: Posterior,
-    streamed: StreamedParts,
-    position: Params,
-    memory: PyTree,
-    signs: PyTree | None,
-    key: Key | None,
+    model: Posterior, streamed: StreamedParts, position: Params, memory: PyTree, signs: PyTree | None, key: Key | None
 ) -> tuple[Gradient, PyTree]:
     """The gradient at `position` from a pass over all rows (or many), and the memory after it."""
     table, target = streamed.table, streamed.without_rows.target(model)

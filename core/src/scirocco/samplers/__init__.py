@@ -22,24 +22,15 @@ from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
 from scirocco.samplers.events import SMH, BouncyParticle, Events, EventState, Expansion, SMHState, ZigZag
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.jumps import Jumps
-from scirocco.samplers.langevin import (
-    PSGLD,
-    SGLD,
-    LangevinState,
-    LeafScaledSGLD,
-    LeafScaledState,
-    PreconditionedState,
-)
+from scirocco.samplers.langevin import PSGLD, SGLD, LangevinState, LeafScaledSGLD, LeafScaledState, PreconditionedState
 from scirocco.samplers.matrices import LowRank
 from scirocco.samplers.momentum import MomentumSampler
-from scirocco.samplers.nuts import NUTS
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
-from scirocco.samplers.recipe import Recipe
+from scirocco.samplers.recipe import SGFS, SGRHMC, SGRLD, HMCDynamics, Recipe
 from scirocco.samplers.replicas import ReplicaExchange, ReplicaState
-from scirocco.samplers.riemannian import SGFS, SGRHMC, SGRLD, HMCDynamics
 from scirocco.samplers.scales import Excess, Scales, langevin_step, momentum_step
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
-from scirocco.samplers.trajectories import HMC, MALA, Trajectory, TrajectoryState
+from scirocco.samplers.trajectories import HMC, MALA, NUTS, Trajectory, TrajectoryState
 from scirocco.samplers.verify import Verification, verify_recipe
 
 __all__ = [

@@ -27,10 +27,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco.samplers import schedules
-from scirocco.samplers.linear import Setting
-from scirocco.samplers.scales import Excess, Scales, langevin_step, momentum_step
+from scirocco.samplers.scales import Excess, Scales, Setting, langevin_step, momentum_step
 from scirocco.types import Array, Key, Params, PyTree
 
 
@@ -42,6 +41,10 @@ class Reference(NamedTuple):
     """Variance of a single estimate, for each entry."""
     renewed: float | None = None
     """Variance of a renewed reference over that of a single estimate; None: not applicable."""
+    before: PyTree | None = None
+    """The reference before it, whose error is independent; None: references are from all rows and have none."""
+    error: PyTree | None = None
+    """The standard error of `before`."""
 
 
 class Gradient(NamedTuple):
@@ -140,8 +143,7 @@ class Known:
     """`averaging(average)`: the same sampler, with averages along its path in its state (`path`); None: it only makes
     draws."""
     divergence: str = (
-        "Its transitions are finite for finite counts: "
-        "look whether `counts` returned NaN or infinite numbers."
+        "Its transitions are finite for finite counts: look whether `counts` returned NaN or infinite numbers."
     )
     """Advice when a chain of a model without a density, or a chain with an expansion, has diverged."""
 
@@ -231,6 +233,15 @@ class Proposer(Sampler):
 
         A Metropolis step chooses between (`proposal`, `there`) and (`state`, `gradient`), for example with `select`.
         """
+
+
+def check_fields(sampler: Sampler, automatic: bool = False) -> None:
+    """Check step size and temperature, and keep known numbers as floats."""
+    owner = type(sampler).__name__
+    step_size = schedules.normalise(sampler.step_size, owner, automatic=automatic)
+    object.__setattr__(sampler, "step_size", step_size)
+    _checks.positive(sampler.temperature, "temperature", owner, allow_zero=True)
+    object.__setattr__(sampler, "temperature", _checks.as_float(sampler.temperature))
 
 
 def damping_of(sampler: Sampler) -> Any:

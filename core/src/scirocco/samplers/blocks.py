@@ -16,6 +16,8 @@ from scirocco.samplers.base import Gradient, Known, Mover, Needs, Sampler
 from scirocco.types import Array, Key, Params, PyTree
 
 Names = tuple[str, ...]
+Units = tuple[Callable[[Params], Params], Callable[[Params], Params]]
+"""From positions to the user's parameters, and back."""
 
 
 @cited("Gibbs updates of a block between stochastic gradient steps", "chen2014")
@@ -49,9 +51,7 @@ class Gibbs:
 
     def __post_init__(self) -> None:
         if not callable(self.update):
-            raise InvalidTypeError(
-                f"`update` of Gibbs must be a function (key, params), got {self.update!r}."
-            )
+            raise InvalidTypeError(f"`update` of Gibbs must be a function (key, params), got {self.update!r}.")
 
     @property
     def takes_total(self) -> bool:
@@ -135,9 +135,7 @@ class Blocks(Sampler):
             )
         for names, sampler in zip(self.names, self.samplers, strict=True):
             _check_block(names, sampler)
-        twice = sorted(
-            {n for names in self.names for n in names if sum(n in other for other in self.names) > 1}
-        )
+        twice = sorted({n for names in self.names for n in names if sum(n in other for other in self.names) > 1})
         if twice:
             raise InvalidValueError(f"Blocks has {', '.join(f'`{n}`' for n in twice)} in two blocks.")
 
@@ -152,11 +150,7 @@ class Blocks(Sampler):
     @property
     def updates(self) -> list[tuple[Names, Gibbs]]:
         """The blocks with an update of the user."""
-        return [
-            (names, one)
-            for names, one in zip(self.names, self.samplers, strict=True)
-            if isinstance(one, Gibbs)
-        ]
+        return [(names, one) for names, one in zip(self.names, self.samplers, strict=True) if isinstance(one, Gibbs)]
 
     def own(self, index: int, position: Params) -> Params:
         """The part of a position that a block moves."""
@@ -169,22 +163,17 @@ class Blocks(Sampler):
     def check_params(self, params: Params, num_steps: int) -> None:
         """Check that every parameter is in a block, and that each block's sampler fits it."""
         if not isinstance(params, dict):
-            raise InvalidTypeError(
-                f"Blocks requires a dict of parameters by name, got {type(params).__name__}."
-            )
+            raise InvalidTypeError(f"Blocks requires a dict of parameters by name, got {type(params).__name__}.")
         named = {name for names in self.names for name in names}
         if named != set(params):
             missing, unknown = sorted(set(params) - named), sorted(named - set(params))
-            problem = (
-                f"has no sampler for {missing}" if missing else f"names {unknown}, which are not parameters"
-            )
+            problem = f"has no sampler for {missing}" if missing else f"names {unknown}, which are not parameters"
             raise InvalidValueError(f"Blocks {problem}. The parameters are {sorted(params)}.")
         for index, sampler in enumerate(self.samplers):
             if isinstance(sampler, Sampler):
                 sampler.check_params(self.own(index, params), num_steps)
 
     def init(self, params: Params, key: Key) -> BlocksState:
-        """The states of the blocks."""
         inner = [
             sampler.init(self.own(index, params), jax.random.fold_in(key, index))
             if isinstance(sampler, Sampler)
@@ -202,15 +191,9 @@ class Blocks(Sampler):
         )
 
     def step(
-        self,
-        index: int,
-        state: BlocksState,
-        gradient: Gradient,
-        noise: PyTree,
-        number: Array,
-        units: tuple[Callable[[Params], Params], Callable[[Params], Params]],
+        self, index: int, state: BlocksState, gradient: Gradient, noise: PyTree, number: Array, units: Units
     ) -> BlocksState:
-        """Move one block; `units` convert positions to the user's parameters and back."""
+        """Move one block."""
         sampler, position = self.samplers[index], state.position
         if isinstance(sampler, Gibbs):
             return BlocksState(self._drawn(index, position, gradient, noise, units), state.inner)
@@ -218,7 +201,7 @@ class Blocks(Sampler):
         inner = (*state.inner[:index], moved, *state.inner[index + 1 :])
         return BlocksState(self.put(index, position, moved.position), inner)
 
-    def _drawn(self, index: int, position: Params, gradient: Gradient, key: Key, units: Any) -> Params:
+    def _drawn(self, index: int, position: Params, gradient: Gradient, key: Key, units: Units) -> Params:
         constrain, unconstrain = units
         params, sampler = constrain(position), self.samplers[index]
         total = (gradient.total,) if sampler.takes_total else ()
@@ -244,7 +227,6 @@ class Blocks(Sampler):
         return ", ".join(f"`{name}`" for name in self.names[index])
 
     def stats(self, state: BlocksState) -> dict[str, Array]:
-        """The statistics of each block, by its names."""
         return {
             f"{name}_{'_'.join(names)}": value
             for names, sampler, inner in zip(self.names, self.samplers, state.inner, strict=True)
@@ -273,6 +255,4 @@ def _check_block(names: Any, sampler: Any) -> None:
     more = (needs.curvature, needs.reference, needs.value, needs.auxiliary)
     if any(more) or not isinstance(sampler, Mover):
         what = "sc.SCIR" if needs.reference else "a sampler without it"
-        raise InvalidTypeError(
-            f"{kind} requires more than an estimate at each step; use {what} in the block {label}."
-        )
+        raise InvalidTypeError(f"{kind} requires more than an estimate at each step; use {what} in the block {label}.")

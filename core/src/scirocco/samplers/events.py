@@ -78,16 +78,13 @@ class Events(Sampler):
 
     @property
     def is_open(self) -> bool:
-        """No: the unit of time is that of the expansion."""
         return False
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Nothing depends on the parameters."""
 
     @abc.abstractmethod
-    def step(
-        self, state: Any, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
-    ) -> Any:
+    def step(self, state: Any, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array) -> Any:
         """The state after a step.
 
         `remainder(position, key)` estimates what the expansion leaves out, from rows that the key determines.
@@ -117,7 +114,6 @@ class _EventSampler(Events):
         """The path after its next event or proposal; `look`: Lᵀ remainder at a place u."""
 
     def init(self, params: Params, key: Key) -> EventState:
-        """A random velocity."""
         flat = ravel_pytree(params)[0]
         zero = jnp.zeros((), jnp.int32)
         velocity = self.fresh(key, flat.size, flat.dtype)
@@ -149,7 +145,6 @@ class _EventSampler(Events):
     def step(
         self, state: EventState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
     ) -> EventState:
-        """Follow the process for the time `step_size`."""
         key, dtype = jax.random.wrap_key_data(noise), state.velocity.dtype
         zero = jnp.zeros((), jnp.int32)
         begin = _Path(
@@ -182,7 +177,6 @@ class _EventSampler(Events):
         return EventState(expansion.position(place), end.velocity, end.events, end.rows, tightness, means)
 
     def stats(self, state: EventState) -> dict[str, Array]:
-        """Events, looks at rows, and how tight the bound is."""
         return {"n_events": state.n_events, "n_rows": state.n_rows, "tightness": state.tightness}
 
 
@@ -231,7 +225,6 @@ class ZigZag(_EventSampler):
     average: Any = derived(default=None, init=False)
 
     def fresh(self, key: Key, size: int, dtype: Any) -> Array:
-        """Random signs."""
         return jnp.where(jax.random.bernoulli(key, shape=(size,)), 1.0, -1.0).astype(dtype)
 
     def event(self, path: _Path, expansion: Expansion, look: Callable[[Array], Array], key: Key) -> _Path:
@@ -302,7 +295,6 @@ class BouncyParticle(_EventSampler):
             _checks.positive(self.refresh, "refresh")
 
     def fresh(self, key: Key, size: int, dtype: Any) -> Array:
-        """Standard normal."""
         return normal(key, size, dtype)
 
     def event(self, path: _Path, expansion: Expansion, look: Callable[[Array], Array], key: Key) -> _Path:
@@ -399,7 +391,6 @@ class SMH(Events):
             raise InvalidValueError(f"`step_size` of SMH must be at most 1, got {self.step_size}.")
 
     def init(self, params: Params, key: Key) -> SMHState:
-        """Nothing but the position."""
         return SMHState(params, jnp.ones((), bool), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
 
     def noise(self, key: Key, params: Params) -> PyTree:
@@ -412,7 +403,6 @@ class SMH(Events):
     def step(
         self, state: SMHState, expansion: Expansion, remainder: Remainder, noise: PyTree, number: Array
     ) -> SMHState:
-        """One proposal, and the looks that decide about it."""
         normals, waits, words = noise
         key, dtype = jax.random.wrap_key_data(words), normals.dtype
         size, mean = jnp.asarray(self.step_size, dtype), expansion.slope
@@ -428,9 +418,7 @@ class SMH(Events):
         def look(carry: tuple[Any, Any, Array, Array]) -> tuple[Any, Any, Array, Array]:
             time, alive, rows, tightness = carry
             own = jax.random.fold_in(key, rows)
-            uniforms = jax.random.uniform(
-                jax.random.fold_in(own, 1), (2,), dtype, minval=jnp.finfo(dtype).tiny
-            )
+            uniforms = jax.random.uniform(jax.random.fold_in(own, 1), (2,), dtype, minval=jnp.finfo(dtype).tiny)
             change = jnp.asarray(remainder(there, own).value) - jnp.asarray(remainder(here, own).value)
             dies = uniforms[0] * rate < -change
             later = time - jnp.log(uniforms[1]) / rate
@@ -446,7 +434,6 @@ class SMH(Events):
         return SMHState(back(place), alive, rows, tightness.astype(jnp.float32))
 
     def stats(self, state: SMHState) -> dict[str, Array]:
-        """Acceptance, looks at rows, and how tight the bound is."""
         return {"accepted": state.accepted, "n_rows": state.n_rows, "tightness": state.tightness}
 
 
@@ -471,9 +458,7 @@ def linear_time(start: Array, slope: Array, wait: Array) -> Array:
     rising = 2 * wait / (start + jnp.sqrt(jnp.maximum(inside, 0.0)))
     safe = jnp.where(slope > 0, slope, 1.0)
     later = -start / safe + jnp.sqrt(2 * wait / safe)
-    found = jnp.where(
-        start >= 0, jnp.where(inside >= 0, rising, jnp.inf), jnp.where(slope > 0, later, jnp.inf)
-    )
+    found = jnp.where(start >= 0, jnp.where(inside >= 0, rising, jnp.inf), jnp.where(slope > 0, later, jnp.inf))
     return jnp.where(jnp.isnan(found), jnp.inf, found)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
-from scirocco.samplers import linear, schedules
+from scirocco.samplers import schedules
 from scirocco.samplers.base import Gradient, Known, coefficients, is_open
 from scirocco.samplers.momentum import (
     MomentumSampler,
@@ -25,7 +25,7 @@ from scirocco.samplers.momentum import (
     unzip,
     warn_of_inflation,
 )
-from scirocco.samplers.scales import Scales, largest, momentum_step
+from scirocco.samplers.scales import MOST_HEATING, Scales, Setting, best_setting, largest, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
 
@@ -36,9 +36,20 @@ class HamiltonianState(NamedTuple):
     momentum: PyTree
 
 
+class _Hamiltonian(MomentumSampler):
+    """Position and momentum alone; the momentum starts from its stationary distribution N(0, T)."""
+
+    def init(self, params: Params, key: Key) -> HamiltonianState:
+        return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
+
+    def stats(self, state: HamiltonianState) -> dict[str, Array]:
+        """Mean squared momentum: T at equilibrium; of BAOAB after its friction, up to O(ε²)."""
+        return {"kinetic_temperature": kinetic_temperature(state.momentum)}
+
+
 @cited("stochastic gradient Hamiltonian Monte Carlo", "chen2014")
 @pytree_dataclass
-class SGHMC(MomentumSampler):
+class SGHMC(_Hamiltonian):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Chen, Fox & Guestrin 2014), momentum first.
 
     .. math::
@@ -81,7 +92,7 @@ class SGHMC(MomentumSampler):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "SGHMC")
+        check_momentum_fields(self)
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
         for leaf in jax.tree.leaves(self.gradient_noise):
@@ -102,7 +113,7 @@ class SGHMC(MomentumSampler):
     @property
     def is_open(self) -> bool:
         """True: to choose missing hyper-parameters, and to warn if the friction is too small."""
-        return is_open(self.step_size) or self.friction is None or self.gradient_noise is None
+        return super().is_open or self.gradient_noise is None
 
     def resolve(self, scales: Scales, params: Params) -> SGHMC:
         """Fill in step size and friction, or warn about the user's."""
@@ -125,24 +136,16 @@ class SGHMC(MomentumSampler):
         return 1.0 / left - 1.0 if left > 0 else float("inf")
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that εC does not exceed 1."""
         super().check_params(params, num_steps)
         check_damping("SGHMC", "friction", self.friction, self.sizes(params, jnp.array(0)), params)
 
-    def init(self, params: Params, key: Key) -> HamiltonianState:
-        """Momentum from its stationary distribution N(0, T)."""
-        return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
-
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Normals for the friction, and more for new momenta if they are resampled."""
         if self.resample_every is None:
             return _tree.normal_like(key, params), None
         kick, fresh = jax.random.split(key)
         return _tree.normal_like(kick, params), _tree.normal_like(fresh, params)
 
-    def step(
-        self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> HamiltonianState:
+    def step(self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array) -> HamiltonianState:
         """Kick, then move with the new momentum."""
         kick, fresh = noise
         momentum, share = state.momentum, jnp.array(1.0)
@@ -150,14 +153,10 @@ class SGHMC(MomentumSampler):
             due = is_due(number, self.resample_every)
             share = jnp.where(due, 0.5, 1.0)  # a fresh momentum starts with half a kick, as in leapfrog
             root = jnp.sqrt(jnp.asarray(self.temperature))
-            momentum = jax.tree.map(
-                lambda r, xi: jnp.where(due, root.astype(r.dtype) * xi, r), momentum, fresh
-            )
+            momentum = jax.tree.map(lambda r, xi: jnp.where(due, root.astype(r.dtype) * xi, r), momentum, fresh)
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
-        variance = coefficients(
-            0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise"
-        )
+        variance = coefficients(0.0 if self.gradient_noise is None else self.gradient_noise, state.position, "noise")
 
         def push(r: Array, e: Array, c: ArrayLike, v: ArrayLike, g: Array, xi: Array) -> Array:
             injected = jnp.maximum(2.0 * e * c * self.temperature - e * e * v, 0.0).astype(r.dtype)
@@ -167,14 +166,10 @@ class SGHMC(MomentumSampler):
         position = jax.tree.map(lambda p, e, r: p + e * r, state.position, eps, momentum)
         return HamiltonianState(position, momentum)
 
-    def stats(self, state: HamiltonianState) -> dict[str, Array]:
-        """Mean squared momentum: T at equilibrium."""
-        return {"kinetic_temperature": kinetic_temperature(state.momentum)}
-
 
 @cited("the BAOAB splitting of Langevin dynamics", "leimkuhler2013")
 @pytree_dataclass
-class BAOAB(MomentumSampler):
+class BAOAB(_Hamiltonian):
     r"""Langevin dynamics with momentum by the BAOAB splitting (Leimkuhler & Matthews 2013), one gradient per step.
 
     .. math::
@@ -210,67 +205,46 @@ class BAOAB(MomentumSampler):
     heating: Any = 0.0
 
     def __post_init__(self) -> None:
-        check_momentum_fields(self, "BAOAB")
+        check_momentum_fields(self)
         for leaf in jax.tree.leaves(self.heating):
-            if not getattr(leaf, "shape", ()):
+            if not np.shape(leaf):
                 _checks.positive(leaf, "heating", "BAOAB", allow_zero=True)
         if isinstance(self.heating, int):
             object.__setattr__(self, "heating", float(self.heating))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether step size or friction is missing."""
-        return is_open(self.step_size) or self.friction is None
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
         """Fill in step size and friction; in round coordinates together, with the heating that they bring."""
         found = self._foreseen(scales)
         if found is not None:
             heating = jax.tree.map(
-                lambda v: np.minimum(found.gain * np.asarray(v), linear.MOST_HEATING).astype(v.dtype),
-                scales.noise,
+                lambda v: np.minimum(found.gain * np.asarray(v), MOST_HEATING).astype(v.dtype), scales.noise
             )
-            return dataclasses.replace(
-                self, step_size=found.step_size, friction=found.friction, heating=heating
-            )
+            return dataclasses.replace(self, step_size=found.step_size, friction=found.friction, heating=heating)
         step_size = momentum_step(scales) if is_open(self.step_size) else self.step_size
         friction = self.friction
         if friction is None:
             eps = schedules.step_sizes(step_size, params, 0)
             root = scales.largest_curvature**0.5
-            friction = jax.tree.map(
-                lambda v, e: np.maximum(root, 12.5 * np.asarray(e) * v), scales.noise, eps
-            )
+            friction = jax.tree.map(lambda v, e: np.maximum(root, 12.5 * np.asarray(e) * v), scales.noise, eps)
         return dataclasses.replace(self, step_size=step_size, friction=friction)
 
     @property
     def known(self) -> Known:
-        """With what is solved exactly in round coordinates."""
         return dataclasses.replace(super().known, foreseen=self._foreseen)
 
-    def _foreseen(self, scales: Scales) -> linear.Setting | None:
+    def _foreseen(self, scales: Scales) -> Setting | None:
         """The best step size and friction where all directions have curvature about 1."""
         if scales.factor is None or self.step_size is not None or self.friction is not None:
             return None
-        return linear.best(
-            scales.largest_curvature, largest(scales.noise) / max(float(self.temperature), 1e-12)
-        )
+        return best_setting(scales.largest_curvature, largest(scales.noise) / max(float(self.temperature), 1e-12))
 
-    def init(self, params: Params, key: Key) -> HamiltonianState:
-        """Momentum from its stationary distribution N(0, T)."""
-        return HamiltonianState(params, fresh_momentum(key, params, self.temperature))
-
-    def step(
-        self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> HamiltonianState:
+    def step(self, state: HamiltonianState, gradient: Gradient, noise: PyTree, number: Array) -> HamiltonianState:
         """Kick, half drift, exact friction, half drift."""
         eps = self.sizes(state.position, number)
         friction = coefficients(self.friction, state.position, "friction")
         heating = coefficients(self.heating, state.position, "heating")
 
-        def one(
-            p: Array, r: Array, e: Array, c: ArrayLike, h: ArrayLike, g: Array, xi: Array
-        ) -> tuple[Array, Array]:
+        def one(p: Array, r: Array, e: Array, c: ArrayLike, h: ArrayLike, g: Array, xi: Array) -> tuple[Array, Array]:
             r = r + e * g
             p = p + 0.5 * e * r
             share = jnp.maximum(1.0 - h, 0.0) * self.temperature
@@ -280,7 +254,3 @@ class BAOAB(MomentumSampler):
         return HamiltonianState(
             *unzip(one, state.position, state.momentum, eps, friction, heating, gradient.total, noise)
         )
-
-    def stats(self, state: HamiltonianState) -> dict[str, Array]:
-        """Mean squared momentum after the friction step: T at equilibrium, up to O(ε²)."""
-        return {"kinetic_temperature": kinetic_temperature(state.momentum)}

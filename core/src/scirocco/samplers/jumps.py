@@ -44,7 +44,7 @@ class Jumps:
     Examples
     --------
     >>> import jax.numpy as jnp, scirocco as sc
-    >>> model = sc.Model(lambda x, y: jnp.logaddexp(-0.5 * (x - 9) ** 2, jnp.log(3.0) - 0.5 * (x + 9) ** 2), lambda x: 0.0)
+    >>> model = sc.Model(lambda x, y: jnp.logaddexp(-0.5 * (x - 9) ** 2, jnp.log(3.0) - 0.5 * (x + 9) ** 2))
     >>> between = sc.samplers.Jumps(jnp.array([[-9.0], [9.0]]), jnp.ones((2, 1, 1)), jnp.log(jnp.array([3.0, 1.0])))
     >>> run = sc.sample(model, jnp.zeros(1), jnp.array(9.0), sampler=sc.HMC(0.5, factor=jnp.ones(1), jumps=between),
     ...                 num_samples=1000, progress=False)
@@ -61,15 +61,11 @@ class Jumps:
         if len(shape) != 2 or shape[0] < 2:
             raise InvalidValueError(f"`centres` must be of shape (K, d) with K >= 2 modes, got {shape}.")
         if np.shape(self.factors) != (*shape, shape[1]):
-            raise InvalidValueError(
-                f"`factors` must be of shape {(*shape, shape[1])}, got {np.shape(self.factors)}."
-            )
+            raise InvalidValueError(f"`factors` must be of shape {(*shape, shape[1])}, got {np.shape(self.factors)}.")
         if self.log_weights is None:
             object.__setattr__(self, "log_weights", np.zeros(shape[0], np.float32))
         elif np.shape(self.log_weights) != shape[:1]:
-            raise InvalidValueError(
-                f"`log_weights` must be of shape {shape[:1]}, got {np.shape(self.log_weights)}."
-            )
+            raise InvalidValueError(f"`log_weights` must be of shape {shape[:1]}, got {np.shape(self.log_weights)}.")
 
     def around(self, flat: Array) -> tuple[Array, Array]:
         """The mode that a point belongs to, and the point in the coordinates of each, (K, d)."""

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidValueError
-from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Known, Mover, Needs
+from scirocco.samplers.base import Gradient, Known, Mover, Needs, check_fields
 from scirocco.samplers.scales import Excess, Scales, langevin_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
@@ -65,13 +64,10 @@ class SGLD(Mover):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "SGLD", automatic=True))
-        _checks.positive(self.temperature, "temperature", "SGLD", allow_zero=True)
-        object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
+        check_fields(self, automatic=True)
 
     @property
     def known(self) -> Known:
-        """That it moves in any coordinates, and what step and noise do to variances."""
         return Known(gradient_alone=True, noise_ratio=self._noise_ratio, excess=self._excess)
 
     def _noise_ratio(self, scales: Scales, eps: PyTree, params: Params) -> PyTree:
@@ -92,11 +88,9 @@ class SGLD(Mover):
         return jax.tree.map(lambda e, v: e * v / (2.0 * temperature), eps, noise), noise
 
     def init(self, params: Params, key: Key) -> LangevinState:
-        """The state with the position alone."""
         return LangevinState(params)
 
     def step(self, state: LangevinState, gradient: Gradient, noise: PyTree, number: Array) -> LangevinState:
-        """One Euler step."""
         eps = self.sizes(state.position, number)
         return LangevinState(
             jax.tree.map(
@@ -156,52 +150,34 @@ class PSGLD(Mover):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step_size", schedules.normalise(self.step_size, "PSGLD"))
+        check_fields(self)
         _checks.positive(self.decay, "decay", "PSGLD", allow_zero=True)
         if isinstance(_checks.as_float(self.decay), float) and float(self.decay) > 1:
             raise InvalidValueError(f"`decay` of PSGLD must be between 0 and 1, got {self.decay}.")
         _checks.positive(self.damping, "damping", "PSGLD")
         _checks.positive(self.gradient_scale, "gradient_scale", "PSGLD")
-        _checks.positive(self.temperature, "temperature", "PSGLD", allow_zero=True)
 
     @property
     def needs(self) -> Needs:
-        """Only Γ requires the curvature."""
         return Needs(curvature=self.correction)
 
     def init(self, params: Params, key: Key) -> PreconditionedState:
         """Squares start at one, which makes the first steps small."""
         return PreconditionedState(params, jax.tree.map(jnp.ones_like, params))
 
-    def step(
-        self, state: PreconditionedState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> PreconditionedState:
-        """One preconditioned Euler step."""
+    def step(self, state: PreconditionedState, gradient: Gradient, noise: PyTree, number: Array) -> PreconditionedState:
         eps = self.sizes(state.position, number)
         scaled = _tree.scale(1.0 / self.gradient_scale, gradient.total)
-        squares = jax.tree.map(
-            lambda v, g: self.decay * v + (1.0 - self.decay) * g * g, state.squares, scaled
-        )
+        squares = jax.tree.map(lambda v, g: self.decay * v + (1.0 - self.decay) * g * g, state.squares, scaled)
         metric = jax.tree.map(lambda v: 1.0 / (self.damping + jnp.sqrt(v)), squares)
         drift = jax.tree.map(jnp.multiply, metric, gradient.total)
         if self.correction:
-            drift = jax.tree.map(
-                lambda d, m, v, g, c: (
-                    d
-                    - self.temperature
-                    * m
-                    * m
-                    * (1.0 - self.decay)
-                    * g
-                    * (c / self.gradient_scale)
-                    / _safe_sqrt(v)
-                ),
-                drift,
-                metric,
-                squares,
-                scaled,
-                gradient.curvature,
-            )
+
+            def corrected(d: Array, m: Array, v: Array, g: Array, c: Array) -> Array:
+                slope = c / self.gradient_scale
+                return d - self.temperature * m * m * (1.0 - self.decay) * g * slope / _safe_sqrt(v)
+
+            drift = jax.tree.map(corrected, drift, metric, squares, scaled, gradient.curvature)
         position = jax.tree.map(
             lambda p, e, d, m, xi: p + e * d + jnp.sqrt(2.0 * e * self.temperature * m) * xi,
             state.position,
@@ -226,8 +202,7 @@ class LeafScaledState(NamedTuple):
 
 
 @cited(
-    "stochastic gradient Langevin dynamics with a step size for each group of parameters",
-    "welling2011 baker2018thesis",
+    "stochastic gradient Langevin dynamics with a step size for each group of parameters", "welling2011 baker2018thesis"
 )
 @pytree_dataclass
 class LeafScaledSGLD(Mover):
@@ -279,21 +254,14 @@ class LeafScaledSGLD(Mover):
     temperature: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
-        object.__setattr__(self, "step_size", schedules.normalise(self.step_size, name))
+        check_fields(self)
         if self.freeze_after is not None:
             _checks.positive_int(self.freeze_after, "freeze_after")
-        _checks.positive(self.temperature, "temperature", name, allow_zero=True)
-        object.__setattr__(self, "temperature", _checks.as_float(self.temperature))
 
     def init(self, params: Params, key: Key) -> LeafScaledState:
-        """The state before any gradient: S = 0."""
         return LeafScaledState(params, jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), params))
 
-    def step(
-        self, state: LeafScaledState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> LeafScaledState:
-        """Update S, then one Euler step."""
+    def step(self, state: LeafScaledState, gradient: Gradient, noise: PyTree, number: Array) -> LeafScaledState:
         count = number + 1
         learning = True if self.freeze_after is None else count <= self.freeze_after
 

@@ -112,15 +112,11 @@ def to_dense(block: Block, a: PyTree, b: PyTree) -> Array:
     """The block as a dense matrix, for checks and small problems."""
     size = _tree.size(b)
     flat, back = ravel_pytree(b)
-    columns = jax.vmap(lambda e: ravel_pytree(multiply(block, back(e), a))[0])(
-        jnp.eye(size, dtype=flat.dtype)
-    )
+    columns = jax.vmap(lambda e: ravel_pytree(multiply(block, back(e), a))[0])(jnp.eye(size, dtype=flat.dtype))
     return columns.T
 
 
-def divergence(
-    function: Callable[[PyTree], Any], at: PyTree, form: str, like: PyTree, elementwise: bool
-) -> PyTree:
+def divergence(function: Callable[[PyTree], Any], at: PyTree, form: str, like: PyTree, elementwise: bool) -> PyTree:
     """Σ_j ∂M_ij / ∂z_j for a block M(z) whose columns belong to the part `at` (a function of that part alone).
 
     `elementwise`: entry j of a diagonal depends on z_j alone, so that one derivative along (1, ..., 1) gives all;
@@ -211,13 +207,9 @@ def normal_auxiliaries(written: Any, owner: str) -> tuple[tuple[str, Any], ...]:
     out = []
     for name, start in items:
         if not isinstance(name, str) or name == POSITION:
-            raise InvalidValueError(
-                f"`auxiliaries` of {owner} must have names other than 'position', got {name!r}."
-            )
+            raise InvalidValueError(f"`auxiliaries` of {owner} must have names other than 'position', got {name!r}.")
         if start != "normal" and not _checks.is_number(start):
-            raise InvalidValueError(
-                f"auxiliary `{name}` of {owner} must start 'normal' or at a number, got {start!r}."
-            )
+            raise InvalidValueError(f"auxiliary `{name}` of {owner} must start 'normal' or at a number, got {start!r}.")
         out.append((name, start if start == "normal" else float(start)))
     return tuple(out)
 
@@ -257,9 +249,7 @@ def by_part(written: Any, name: str, parts: tuple[str, ...], pairs: bool) -> dic
 # -- the injected noise of a recipe: N(0, 2εTD - ε²B̂), each block in its own form ----------------------------
 
 
-def inject(
-    recipe: Recipe, z: State, eps: Array, normals: PyTree, covariance: PyTree | None
-) -> tuple[State, Array]:
+def inject(recipe: Recipe, z: State, eps: Array, normals: PyTree, covariance: PyTree | None) -> tuple[State, Array]:
     """The random part of a step for each part that D drives, and the number of variances clipped at 0."""
     moves, clipped = {}, jnp.zeros((), jnp.int32)
     for part, block in recipe.diffusion_blocks(z).items():

@@ -11,12 +11,11 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
-from scirocco.samplers import schedules
-from scirocco.samplers.base import Known, Mover, coefficients, damping_of
+from scirocco.samplers.base import Known, Mover, check_fields, coefficients, damping_of, is_open
 from scirocco.samplers.scales import MARGIN, Excess, Scales, momentum_step, reshuffling_spectrum
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
-_TOLERATED_INFLATION = 0.05
+_TOLERATED_INFLATION = 0.05  # of a variance by gradient noise, beyond which users are warned
 
 
 class MomentumSampler(Mover):
@@ -45,6 +44,11 @@ class MomentumSampler(Mover):
             noise_ratio=self._noise_ratio,
             excess=self._excess,
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether step size or friction is missing."""
+        return is_open(self.step_size) or damping_of(self) is None
 
     def _friction_like(self, params: Params) -> PyTree:
         """C for each parameter."""
@@ -76,22 +80,17 @@ class MomentumSampler(Mover):
             left = jax.tree.map(lambda v, k: jnp.maximum(v - k, 0.0), noise, known)
         least = min(float(jnp.min(e * c)) for e, c in _leaves(eps, friction))
         step = self.step_excess(stiffness, least) if stiffness < 4.0 else float("inf")
-        needed = jax.tree.map(
-            lambda r, c: r * c / _TOLERATED_INFLATION, self._ratio(eps, noise, friction), friction
-        )
+        needed = jax.tree.map(lambda r, c: r * c / _TOLERATED_INFLATION, self._ratio(eps, noise, friction), friction)
         suggested = momentum_step(scales._replace(noise=noise))
         heating = coefficients(self.heating, params, "heating")
-        excess = jax.tree.map(
-            lambda ratio, h: jnp.maximum(ratio - h, 0.0), self._ratio(eps, left, friction), heating
-        )
+        excess = jax.tree.map(lambda ratio, h: jnp.maximum(ratio - h, 0.0), self._ratio(eps, left, friction), heating)
         return Excess(step, excess, suggested, friction, needed)
 
 
-def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
+def check_momentum_fields(sampler: MomentumSampler) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
-    damping = sampler.damping
-    object.__setattr__(sampler, "step_size", schedules.normalise(sampler.step_size, owner, automatic=True))
-    value = damping_of(sampler)
+    check_fields(sampler, automatic=True)
+    damping, value, owner = sampler.damping, damping_of(sampler), type(sampler).__name__
     for leaf in jax.tree.leaves(value):
         if not np.shape(leaf):
             _checks.positive(leaf, damping, owner)
@@ -99,17 +98,11 @@ def check_momentum_fields(sampler: MomentumSampler, owner: str) -> None:
         object.__setattr__(sampler, damping, float(value))
     if isinstance(sampler.gradient_noise, int):
         object.__setattr__(sampler, "gradient_noise", float(sampler.gradient_noise))
-    _checks.positive(sampler.temperature, "temperature", owner, allow_zero=True)
-    object.__setattr__(sampler, "temperature", _checks.as_float(sampler.temperature))
 
 
 def is_due(number: Array, every: int) -> Array:
     """Whether a step is one of every so many; more than there are numbers of steps, which have 32 bits, is never."""
-    return number % min(every, _LAST_STEP) == 0
-
-
-_LAST_STEP = 2**31 - 1
-"""The largest number of a step."""
+    return number % min(every, 2**31 - 1) == 0
 
 
 def fresh_momentum(key: Key, params: Params, temperature: ArrayLike) -> PyTree:
@@ -163,22 +156,16 @@ def heating_noise(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
 def relaxation_steps(scales: Scales, eps: PyTree, friction: PyTree) -> PyTree:
     """Relaxation time of a damped oscillator's position in steps: C/(ελ) if overdamped, otherwise 2/(εC)."""
     return jax.tree.map(
-        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)),
-        eps,
-        friction,
-        scales.information,
+        lambda e, c, f: jnp.maximum(c / (e * jnp.maximum(f, 1e-30)), 2.0 / (e * c)), eps, friction, scales.information
     )
 
 
-def warn_of_inflation(
-    owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike
-) -> None:
+def warn_of_inflation(owner: str, eps: PyTree, friction: PyTree, scales: Scales, temperature: ArrayLike) -> None:
     """Warn if gradient noise inflates variances by more than 5 % at the user's friction: factor 1 + εV/2CT."""
     friction = jax.tree.map(lambda c, f: jnp.broadcast_to(c, f.shape), friction, scales.information)
     noise = heating_noise(scales, eps, friction)
     excess = [
-        float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12))))
-        for e, v, c in _leaves(eps, noise, friction)
+        float(jnp.max(e * v / (2.0 * c * jnp.maximum(temperature, 1e-12)))) for e, v, c in _leaves(eps, noise, friction)
     ]
     worst = max(excess)
     if worst > _TOLERATED_INFLATION:
@@ -187,16 +174,14 @@ def warn_of_inflation(
             f"the friction of {owner} is too small for the noise of the gradient estimate: posterior variances will be "
             f"inflated by about {100 * worst:.0f} %. Use friction >= {need:.3g}, omit `friction` (it is then "
             "set from the measured noise, and the noise is corrected for), or reduce the noise with "
-            "sc.ControlVariates or a larger batch.",
+            "sc.ControlVariates or a larger batch."
         )
 
 
 def check_damping(owner: str, name: str, value: PyTree, eps: PyTree, params: Params) -> None:
     """Reject ε × friction > 1: the momentum would change sign at every step."""
     spread = coefficients(value, params, name)
-    worst = max(
-        float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True)
-    )
+    worst = max(float(jnp.max(e * c)) for e, c in zip(jax.tree.leaves(eps), jax.tree.leaves(spread), strict=True))
     if worst > 1.0:
         raise InvalidValueError(
             f"`step_size` × `{name}` of {owner} is {worst:.3g}; it must not exceed 1. Lower one of them."

@@ -99,21 +99,17 @@ class Preconditioned(Mover):
 
     @property
     def step_size(self) -> Any:
-        """Same as the inner sampler."""
         return self.inner.step_size
 
     @property
     def temperature(self) -> Any:
-        """Same as the inner sampler."""
         return self.inner.temperature
 
     @property
     def needs(self) -> Needs:
         """As the inner sampler; if L is measured, the mode, for which the step size is chosen."""
         inner = self.inner.needs
-        return Needs(
-            value=inner.value, auxiliary=inner.auxiliary, mode=self.factor is None, metric=self.metric
-        )
+        return Needs(value=inner.value, auxiliary=inner.auxiliary, mode=self.factor is None, metric=self.metric)
 
     @property
     def known(self) -> Known:
@@ -123,7 +119,6 @@ class Preconditioned(Mover):
 
     @property
     def is_open(self) -> bool:
-        """Whether L or hyper-parameters of the inner sampler are missing."""
         return self.factor is None or self.inner.is_open
 
     def resolve(self, scales: Scales, params: Params) -> Preconditioned:
@@ -132,7 +127,6 @@ class Preconditioned(Mover):
         return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that L fits the parameters, and the inner sampler's own checks."""
         if self.factor is not None and self.factor.shape[0] != _tree.size(params):
             raise InvalidValueError(
                 f"`factor` of Preconditioned is for {self.factor.shape[0]} parameters; there are {_tree.size(params)}."
@@ -140,22 +134,18 @@ class Preconditioned(Mover):
         self.inner.check_params(params, num_steps)
 
     def init(self, params: Params, key: Key) -> WhitenedState:
-        """u = 0."""
         return WhitenedState(params, params, self.inner.init(_tree.zeros_like(params), key))
 
     def noise(self, key: Key, params: Params) -> PyTree:
-        """Same as the inner sampler."""
         return self.inner.noise(key, params)
 
     def step(self, state: WhitenedState, gradient: Gradient, noise: PyTree, number: Array) -> WhitenedState:
-        """The inner sampler moves u; θ follows."""
         total = times(self.factor, gradient.total, transposed=True)
         pulled = Gradient(total, value=gradient.value, value_variance=gradient.value_variance)
         inner = self.inner.step(state.inner, pulled, noise, number)
         return WhitenedState(_tree.add(state.start, times(self.factor, inner.position)), state.start, inner)
 
     def stats(self, state: WhitenedState) -> dict[str, Array]:
-        """Same as the inner sampler."""
         return self.inner.stats(state.inner)
 
 
@@ -206,9 +196,7 @@ def variances(factor: np.ndarray) -> np.ndarray:
 def _check_factor(factor: Any) -> None:
     shape = np.shape(factor)
     if len(shape) not in (1, 2) or shape[0] < shape[-1]:
-        raise InvalidValueError(
-            f"`factor` of Preconditioned must be (d, d), (d,) or (d, 1 + k), got shape {shape}."
-        )
+        raise InvalidValueError(f"`factor` of Preconditioned must be (d, d), (d,) or (d, 1 + k), got shape {shape}.")
     if isinstance(factor, jax.core.Tracer):
         return
     values = np.asarray(factor, np.float64)

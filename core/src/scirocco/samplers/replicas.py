@@ -98,9 +98,7 @@ class ReplicaExchange(Trajectory):
                 f"sc.BAOAB(); got {self.inner!r}."
             )
         if is_tuned(self.inner):
-            raise InvalidValueError(
-                'step_size="auto" is not tuned inside ReplicaExchange: give a number, or None.'
-            )
+            raise InvalidValueError('step_size="auto" is not tuned inside ReplicaExchange: give a number, or None.')
         if self.inner.needs.drive != "gradient" or self.inner.needs.reference or self.inner.needs.auxiliary:
             raise InvalidTypeError(
                 f"ReplicaExchange cannot run {type(self.inner).__name__}, which uses more than a gradient."
@@ -108,20 +106,13 @@ class ReplicaExchange(Trajectory):
         if self.temperatures == "auto":
             return
         ladder = np.atleast_1d(np.asarray(self.temperatures, float))
-        if (
-            ladder.ndim != 1
-            or not np.all(np.isfinite(ladder))
-            or np.any(np.diff(ladder) <= 0)
-            or ladder[-1] <= 1
-        ):
+        if ladder.ndim != 1 or not np.all(np.isfinite(ladder)) or np.any(np.diff(ladder) <= 0) or ladder[-1] <= 1:
             raise InvalidValueError(
                 '`temperatures` must be "auto", a number above 1, or ascending numbers from 1, '
                 f"got {self.temperatures!r}."
             )
         if ladder.size > 1 and ladder[0] != 1:
-            raise InvalidValueError(
-                f"the first of `temperatures` must be 1, whose draws are kept; got {ladder[0]:g}."
-            )
+            raise InvalidValueError(f"the first of `temperatures` must be 1, whose draws are kept; got {ladder[0]:g}.")
         object.__setattr__(self, "temperatures", tuple(ladder.tolist()))
 
     @property
@@ -166,7 +157,7 @@ class ReplicaExchange(Trajectory):
 
     def with_settings(self, **settings: Any) -> Trajectory:
         """Of the inner sampler."""
-        return dataclasses.replace(self, inner=dataclasses.replace(self.inner, **settings))
+        return rebuilt(self, inner=rebuilt(self.inner, **settings))
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """As the inner sampler does."""
@@ -230,9 +221,7 @@ class ReplicaExchange(Trajectory):
                 moved = self.inner.step(copy, _tempered(at, cool), own, number)
                 return moved, evaluate(moved.position)
             inner = rebuilt(self.inner, factor=self.inner.factor / jnp.sqrt(cool))
-            moved, there = inner.step(
-                copy, _tempered(at, cool), lambda p: _tempered(evaluate(p), cool), own, number
-            )
+            moved, there = inner.step(copy, _tempered(at, cool), lambda p: _tempered(evaluate(p), cool), own, number)
             return moved, _tempered(there, 1 / cool)
 
         copies, there = jax.vmap(move)(copies, here, cool, own)
@@ -241,13 +230,7 @@ class ReplicaExchange(Trajectory):
         if self.inner.needs.trajectory:
             at = at._replace(value_variance=gradient.value_variance)
         moved = ReplicaState(
-            cold,
-            copies,
-            there.total,
-            jnp.asarray(there.value),
-            variances,
-            swaps.astype(values.dtype),
-            state.begun + 1,
+            cold, copies, there.total, jnp.asarray(there.value), variances, swaps.astype(values.dtype), state.begun + 1
         )
         return moved, at
 

@@ -38,10 +38,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-AUTOMATIC = "auto"
-"""Instead of a step size: choose one by trying many."""
-
-
 class Schedule(abc.ABC):
     """m ↦ ε_m."""
 
@@ -60,17 +56,23 @@ class Constant(Schedule):
         _checks.positive(self.start, "start", "constant")
 
     def __call__(self, step: ArrayLike) -> Array:
-        """The same at every step."""
         return jnp.asarray(self.start, jnp.float32)
 
 
 @pytree_dataclass
 class Polynomial(Schedule):
-    """ε_m = start (1 + m/tau)^(-kappa), the papers' schedule (there also h, τ, κ or a, b)."""
+    """ε_m = start (1 + m/tau)^(-kappa), the papers' schedule (there also h, τ, κ or a, b).
+
+    Examples
+    --------
+    >>> import scirocco as sc
+    >>> float(sc.schedules.polynomial(0.1, tau=10.0, kappa=1.0)(10))
+    0.05000000074505806
+    """
 
     start: ArrayLike
-    tau: ArrayLike
-    kappa: ArrayLike
+    tau: ArrayLike = 1_000.0
+    kappa: ArrayLike = 0.33
 
     def __post_init__(self) -> None:
         _checks.positive(self.start, "start", "polynomial")
@@ -78,13 +80,15 @@ class Polynomial(Schedule):
         _checks.positive(self.kappa, "kappa", "polynomial", allow_zero=True)
 
     def __call__(self, step: ArrayLike) -> Array:
-        """Decays from `start`; slowly until m is about tau."""
         return jnp.asarray(self.start * (1.0 + step / self.tau) ** (-self.kappa))
 
 
 @pytree_dataclass
 class Cyclical(Schedule):
-    """ε_m = start/2 (cos(π (m mod length)/length) + 1): large steps to move, small to sample (Zhang et al. 2020)."""
+    """ε_m = start/2 (cos(π (m mod length)/length) + 1), at least `floor`: large steps to move, small to sample.
+
+    Zhang et al. (2020). `length` is the number of steps of a cycle.
+    """
 
     start: ArrayLike
     length: int = static()
@@ -96,7 +100,6 @@ class Cyclical(Schedule):
         _checks.positive(self.floor, "floor", "cyclical", allow_zero=True)
 
     def __call__(self, step: ArrayLike) -> Array:
-        """Restarts at `start` every `length` steps; never below `floor`."""
         phase = (step % self.length) / self.length
         return jnp.maximum(0.5 * self.start * (jnp.cos(jnp.pi * phase) + 1.0), self.floor)
 
@@ -108,7 +111,6 @@ class Custom(Schedule):
     function: Callable[[ArrayLike], Any] = static()
 
     def __call__(self, step: ArrayLike) -> Array:
-        """Calls the function."""
         try:
             return jnp.asarray(self.function(step), jnp.float32)
         except (jax.errors.TracerBoolConversionError, TypeError):
@@ -120,26 +122,7 @@ class Custom(Schedule):
             ) from error
 
 
-def constant(start: ArrayLike) -> Constant:
-    """ε_m = start."""
-    return Constant(start)
-
-
-def polynomial(start: ArrayLike, tau: ArrayLike = 1_000.0, kappa: ArrayLike = 0.33) -> Polynomial:
-    """ε_m = start (1 + m/tau)^(-kappa).
-
-    Examples
-    --------
-    >>> import scirocco as sc
-    >>> float(sc.schedules.polynomial(0.1, tau=10.0, kappa=1.0)(10))
-    0.05000000074505806
-    """
-    return Polynomial(start, tau, kappa)
-
-
-def cyclical(start: ArrayLike, length: int, floor: ArrayLike = 0.0) -> Cyclical:
-    """Cosine cycles of `length` steps, each from `start` down towards `floor`."""
-    return Cyclical(start, length, floor)
+constant, polynomial, cyclical = Constant, Polynomial, Cyclical
 
 
 def is_schedule(value: Any) -> bool:
@@ -164,7 +147,7 @@ def normalise(step_size: PyTree, owner: str, automatic: bool = False) -> PyTree:
         return _checks.as_float(value)
 
     if isinstance(step_size, str):
-        if step_size == AUTOMATIC and automatic:
+        if step_size == "auto" and automatic:
             return step_size
         others = "" if automatic else f" {owner} has no default."
         raise InvalidTypeError(
@@ -225,7 +208,5 @@ def _evaluate(schedule: Schedule, probe: np.ndarray) -> np.ndarray:
             f"the step-size schedule failed; it must take one argument, the step number ({error})."
         ) from error
     if values.shape != probe.shape:
-        raise InvalidValueError(
-            f"the step-size schedule must return one number; it returns shape {values.shape[1:]}."
-        )
+        raise InvalidValueError(f"the step-size schedule must return one number; it returns shape {values.shape[1:]}.")
     return values

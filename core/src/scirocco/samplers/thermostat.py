@@ -22,8 +22,6 @@ from scirocco.samplers.momentum import (
 from scirocco.samplers.scales import Scales, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
-THERMOSTATS = ("scalar", "leaf", "elementwise")
-
 
 class ThermostatState(NamedTuple):
     """Position, momentum and the thermostat variables (one for all, one per leaf or one per parameter)."""
@@ -43,10 +41,9 @@ class _Thermostat(MomentumSampler):
     damping = "diffusion"
     absorbs_noise = True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether step size or diffusion is missing."""
-        return is_open(self.step_size) or self.diffusion is None
+    def __post_init__(self) -> None:
+        check_momentum_fields(self)
+        _checks.choice(self.thermostat, "thermostat", ("scalar", "leaf", "elementwise"))
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
         """Step as for SGHMC; A = √λ, near critical damping. The thermostat absorbs gradient noise."""
@@ -55,19 +52,14 @@ class _Thermostat(MomentumSampler):
         return dataclasses.replace(self, step_size=step_size, diffusion=diffusion)  # type: ignore[type-var]
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that εA does not exceed 1."""
         super().check_params(params, num_steps)
-        check_damping(
-            type(self).__name__, "diffusion", self.diffusion, self.sizes(params, jnp.array(0)), params
-        )
+        check_damping(type(self).__name__, "diffusion", self.diffusion, self.sizes(params, jnp.array(0)), params)
 
     def init(self, params: Params, key: Key) -> ThermostatState:
         """Momentum N(0, T); thermostats at A/T, their mean when gradients are exact."""
         momentum = fresh_momentum(key, params, self.temperature)
         level = jax.tree.map(
-            lambda a, p: jnp.broadcast_to(
-                jnp.asarray(a / jnp.maximum(self.temperature, 1e-12), p.dtype), p.shape
-            ),
+            lambda a, p: jnp.broadcast_to(jnp.asarray(a / jnp.maximum(self.temperature, 1e-12), p.dtype), p.shape),
             coefficients(self.diffusion, params, "diffusion"),
             params,
         )
@@ -88,9 +80,7 @@ class _Thermostat(MomentumSampler):
 
     def _heat(self, momentum: PyTree, eps: PyTree) -> PyTree:
         """ε (mean of r² - T) for each thermostat variable."""
-        return self._reduce(
-            jax.tree.map(lambda r, e: (e * (r * r - self.temperature)).astype(r.dtype), momentum, eps)
-        )
+        return self._reduce(jax.tree.map(lambda r, e: (e * (r * r - self.temperature)).astype(r.dtype), momentum, eps))
 
     def stats(self, state: ThermostatState) -> dict[str, Array]:
         """Mean squared momentum (exactly T on average at equilibrium) and the mean thermostat."""
@@ -138,10 +128,6 @@ class SGNHT(_Thermostat):
     thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
 
-    def __post_init__(self) -> None:
-        check_momentum_fields(self, "SGNHT")
-        _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
-
     @classmethod
     def from_r(cls, stepsize: PyTree, a: ArrayLike = 0.01) -> SGNHT:
         r"""The R package's form: ν' = (1-α)ν + η ĝ + N(0, 2aη), θ' = θ + ν', α' = α + ν'ᵀν'/p - η, for each array.
@@ -151,17 +137,12 @@ class SGNHT(_Thermostat):
         eps = jax.tree.map(lambda eta: float(eta) ** 0.5, stepsize)
         return cls(eps, diffusion=jax.tree.map(lambda e: float(a) / e, eps), thermostat="leaf")
 
-    def step(
-        self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> ThermostatState:
-        """Kick, move, then adjust the thermostat."""
+    def step(self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array) -> ThermostatState:
         eps = self.sizes(state.position, number)
         diffusion = coefficients(self.diffusion, state.position, "diffusion")
         friction = self._spread(state.thermostat, state.position)
         momentum = jax.tree.map(
-            lambda r, e, z, a, g, xi: ((1.0 - e * z) * r + e * g + jnp.sqrt(2.0 * e * a) * xi).astype(
-                r.dtype
-            ),
+            lambda r, e, z, a, g, xi: ((1.0 - e * z) * r + e * g + jnp.sqrt(2.0 * e * a) * xi).astype(r.dtype),
             state.momentum,
             eps,
             friction,
@@ -196,13 +177,7 @@ class BADODAB(_Thermostat):
     thermostat: str = static(default="scalar")
     temperature: ArrayLike = 1.0
 
-    def __post_init__(self) -> None:
-        check_momentum_fields(self, "BADODAB")
-        _checks.choice(self.thermostat, "thermostat", THERMOSTATS)
-
-    def step(
-        self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array
-    ) -> ThermostatState:
+    def step(self, state: ThermostatState, gradient: Gradient, noise: PyTree, number: Array) -> ThermostatState:
         """B, A, D, O, D, A."""
         eps = self.sizes(state.position, number)
         diffusion = coefficients(self.diffusion, state.position, "diffusion")
@@ -214,9 +189,7 @@ class BADODAB(_Thermostat):
 
         position, momentum = unzip(kick_and_drift, state.position, state.momentum, eps, gradient.total)
         thermostat = _tree.add(state.thermostat, self._heat(momentum, half))
-        momentum = jax.tree.map(
-            _exact_friction, momentum, eps, self._spread(thermostat, position), diffusion, noise
-        )
+        momentum = jax.tree.map(_exact_friction, momentum, eps, self._spread(thermostat, position), diffusion, noise)
         thermostat = _tree.add(thermostat, self._heat(momentum, half))
         position = jax.tree.map(lambda p, e, r: p + 0.5 * e * r, position, eps, momentum)
         return ThermostatState(position, momentum, thermostat)

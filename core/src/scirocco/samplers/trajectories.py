@@ -1,9 +1,8 @@
-"""Hamiltonian trajectories of exact gradients that end with a Metropolis step: HMC and MALA; the base of NUTS."""
+"""Trajectories of exact gradients: HMC and MALA, which end with a Metropolis step, and NUTS, made by BlackJAX."""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +12,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
-from scirocco._tree import cited, pytree_dataclass, static
+from scirocco._extras import require
+from scirocco._tree import cited, pytree_dataclass, rebuilt, static
 from scirocco.errors import InvalidValueError
 from scirocco.samplers.base import Gradient, Known, Needs, Sampler
 from scirocco.samplers.jumps import Jumps
@@ -21,8 +21,12 @@ from scirocco.samplers.preconditioned import times
 from scirocco.samplers.scales import Scales
 from scirocco.types import Array, Key, Params, PyTree
 
-_DIVERGED = 1_000.0
-_JITTER = 0.4
+_DIVERGED = 1_000.0  # energy error from which a trajectory is called diverging, as in Stan
+_JITTER = 0.4  # share by which the length of a trajectory of HMC varies
+
+
+Evaluate = Callable[[Params], Gradient]
+"""The exact gradient, and the value, anywhere."""
 
 
 class TrajectoryState(NamedTuple):
@@ -34,7 +38,7 @@ class TrajectoryState(NamedTuple):
     n_steps: Array
 
 
-class Moving(NamedTuple):
+class PointOfTrajectory(NamedTuple):
     """A point of a trajectory: the coordinates v of θ + L v, the momentum, and gradient and log density there."""
 
     place: Array
@@ -63,12 +67,10 @@ class Trajectory(Sampler):
 
     @property
     def known(self) -> Known:
-        """That it is exact, and L."""
         return Known(step_order=1, is_exact=True, factor=self.factor)
 
     @property
     def is_open(self) -> bool:
-        """Whether step size or L are to be adapted."""
         return self.step_size is None or self.factor is None
 
     def resolve(self, scales: Scales, params: Params) -> Sampler:
@@ -76,7 +78,6 @@ class Trajectory(Sampler):
         return self
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """Check that L fits the parameters."""
         if self.factor is not None and np.shape(self.factor)[0] != _tree.size(params):
             raise InvalidValueError(
                 f"`factor` of {type(self).__name__} is for {np.shape(self.factor)[0]} parameters; there are "
@@ -84,17 +85,12 @@ class Trajectory(Sampler):
             )
 
     def with_settings(self, **settings: Any) -> Trajectory:
-        """With another step size, L or jumps, from the adaptation."""
-        return dataclasses.replace(self, **settings)  # type: ignore[type-var]
+        """With another step size, L or jumps, from the adaptation, which need no checks."""
+        return rebuilt(self, **settings)
 
     @abc.abstractmethod
     def step(
-        self,
-        state: Any,
-        gradient: Gradient,
-        evaluate: Callable[[Params], Gradient],
-        noise: PyTree,
-        number: Array,
+        self, state: Any, gradient: Gradient, evaluate: Evaluate, noise: PyTree, number: Array
     ) -> tuple[Any, Gradient]:
         """The state after a step, and the gradient there; `evaluate` computes it anywhere."""
 
@@ -105,10 +101,7 @@ class Jumping(Trajectory):
     jumps: Jumps | None = None
 
     def init(self, params: Params, key: Key) -> TrajectoryState:
-        """Nothing but the position."""
-        return TrajectoryState(
-            params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
-        )
+        return TrajectoryState(params, jnp.ones((), jnp.float32), jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
     def noise(self, key: Key, params: Params) -> PyTree:
         """That of the trajectory, and a key for the jump after it."""
@@ -120,18 +113,11 @@ class Jumping(Trajectory):
         """Everything random in a trajectory that does not depend on the state."""
 
     @abc.abstractmethod
-    def trajectory(
-        self, state: Any, gradient: Gradient, evaluate: Callable[[Params], Gradient], noise: PyTree
-    ) -> tuple[Any, Gradient]:
+    def trajectory(self, state: Any, gradient: Gradient, evaluate: Evaluate, noise: PyTree) -> tuple[Any, Gradient]:
         """The state after a trajectory, and the gradient there."""
 
     def step(
-        self,
-        state: Any,
-        gradient: Gradient,
-        evaluate: Callable[[Params], Gradient],
-        noise: PyTree,
-        number: Array,
+        self, state: Any, gradient: Gradient, evaluate: Evaluate, noise: PyTree, number: Array
     ) -> tuple[Any, Gradient]:
         """The state after a trajectory and a jump, and the gradient there; `evaluate` computes it anywhere."""
         if self.jumps is None:
@@ -142,12 +128,8 @@ class Jumping(Trajectory):
         return state._replace(position=position), gradient
 
     def stats(self, state: TrajectoryState) -> dict[str, Array]:
-        """Acceptance, divergence and length of the trajectory."""
-        return {
-            "acceptance_rate": state.acceptance_rate,
-            "diverging": state.diverging,
-            "n_steps": state.n_steps,
-        }
+        named = state._asdict()
+        return {name: named[name] for name in ("acceptance_rate", "diverging", "n_steps")}
 
 
 class _Leapfrog(Jumping):
@@ -158,17 +140,12 @@ class _Leapfrog(Jumping):
         """The number of leapfrog steps of this trajectory."""
 
     def randomness(self, key: Key, params: Params) -> tuple[Array, Array]:
-        """The momentum, and uniform numbers for the length and for the Metropolis step."""
         first, second = jax.random.split(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         return ravel_pytree(_tree.normal_like(first, params))[0], jax.random.uniform(second, (2,), dtype)
 
     def trajectory(
-        self,
-        state: TrajectoryState,
-        gradient: Gradient,
-        evaluate: Callable[[Params], Gradient],
-        noise: PyTree,
+        self, state: TrajectoryState, gradient: Gradient, evaluate: Evaluate, noise: PyTree
     ) -> tuple[TrajectoryState, Gradient]:
         """One trajectory; its end is accepted with probability min(1, e^(-ΔH))."""
         momentum, uniforms = noise
@@ -181,29 +158,27 @@ class _Leapfrog(Jumping):
         def where(place: Array) -> Params:
             return _tree.add(state.position, times(self.factor, unravel(place)))
 
-        def leap(_: Array, at: Moving) -> Moving:
+        def leap(_: Array, at: PointOfTrajectory) -> PointOfTrajectory:
             half = at.momentum + 0.5 * eps * force(at.gradient)
             place = at.place + eps * half
             there = evaluate(where(place))
-            return Moving(place, half + 0.5 * eps * force(there), there)
+            return PointOfTrajectory(place, half + 0.5 * eps * force(there), there)
 
-        begin = Moving(jnp.zeros_like(momentum), momentum, gradient)
+        begin = PointOfTrajectory(jnp.zeros_like(momentum), momentum, gradient)
         count = self.leapfrogs(uniforms[0])
         end = jax.lax.fori_loop(0, count, leap, begin)
         change = _energy(end) - _energy(begin)
         rate = jnp.where(jnp.isfinite(change), jnp.exp(jnp.minimum(-change, 0.0)), 0.0)
         accepted = uniforms[1] < rate
         position, kept = jax.tree.map(
-            lambda new, old: jnp.where(accepted, new, old),
-            (where(end.place), end.gradient),
-            (state.position, gradient),
+            lambda new, old: jnp.where(accepted, new, old), (where(end.place), end.gradient), (state.position, gradient)
         )
         diverging = ~(change < _DIVERGED)
         rate, count = rate.astype(jnp.float32), jnp.asarray(count, jnp.int32)
         return TrajectoryState(position, rate, diverging, count), kept
 
 
-def _energy(at: Moving) -> Array:
+def _energy(at: PointOfTrajectory) -> Array:
     return 0.5 * jnp.sum(at.momentum**2) - jnp.asarray(at.gradient.value)
 
 
@@ -311,5 +286,104 @@ class MALA(_Leapfrog):
     jumps: Jumps | None = None
 
     def leapfrogs(self, uniform: Array) -> Array:
-        """One."""
         return jnp.ones((), jnp.int32)
+
+
+@cited("the no-U-turn sampler on all rows", "hoffman2014")
+@pytree_dataclass
+class NUTS(Jumping):
+    r"""The no-U-turn sampler on all rows: exact, with no step size to choose. Needs `sc.Full()`.
+
+    .. math:: H(v, r) = -\log π(θ + L v \mid x) + \tfrac12 |r|^2
+
+    Each step follows Hamiltonian dynamics from v = 0 until the trajectory turns back, and draws from its points in
+    proportion to e^(-H) (BlackJAX's implementation). A step costs 3 to 1,023 passes over the rows, so this is for data
+    of which a pass is cheap. `sc.sample` without a sampler uses it there.
+
+    Step size and L are adapted before the run, by four or more chains that start around the mode: the step size until
+    trajectories are accepted with probability `target_acceptance`, L from the covariance of all chains' positions.
+
+    Parameters
+    ----------
+    step_size
+        ε in the coordinates v, where the posterior is about round; None: adapted.
+    factor
+        L with LLᵀ about the posterior covariance, (d, d) and lower triangular, or (d,) for a diagonal, in the order
+        of `jax.flatten_util.ravel_pytree`, on the real line for transformed parameters; None: adapted.
+    target_acceptance
+        For the adaptation. Values closer to 1 give shorter steps, which helps where trajectories diverge.
+    max_doublings
+        At most 2^max_doublings - 1 gradients per step.
+    jumps
+        As for `sc.HMC`.
+
+    Notes
+    -----
+    Statistics for each draw: `acceptance_rate`, `diverging` (whether the energy error exceeded 1,000: the curvature
+    varies too much for this step size, and that region is not explored), `n_steps` (gradients used).
+
+    References
+    ----------
+    Hoffman & Gelman (2014); Betancourt (2017), for the multinomial choice of the point.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = 3.0 + jax.random.normal(jax.random.key(0), (50,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> run = sc.sample(model, x, jnp.array(0.0), sampler=sc.NUTS(), estimator=sc.Full(), num_samples=500,
+    ...                 progress=False)
+    >>> bool(abs(run.draws.mean() - x.mean()) < 0.05)
+    True
+    """
+
+    step_size: Any = None
+    factor: Any = None
+    target_acceptance: float = static(default=0.9)
+    max_doublings: int = static(default=10)
+    jumps: Jumps | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.positive_int(self.max_doublings, "max_doublings")
+
+    def randomness(self, key: Key, params: Params) -> Array:
+        return jax.random.key_data(key)
+
+    def trajectory(
+        self, state: TrajectoryState, gradient: Gradient, evaluate: Evaluate, noise: PyTree
+    ) -> tuple[TrajectoryState, Gradient]:
+        nuts = require("blackjax.mcmc.nuts", "sc.NUTS")
+        flat, unravel = ravel_pytree(state.position)
+
+        def place(v: Array) -> Params:
+            return _tree.add(state.position, times(self.factor, unravel(v)))
+
+        @jax.custom_vjp
+        def log_density(v: Array) -> Array:
+            return jnp.asarray(evaluate(place(v)).value)
+
+        def forward(v: Array) -> tuple[Array, Array]:
+            there = evaluate(place(v))
+            return jnp.asarray(there.value), ravel_pytree(times(self.factor, there.total, transposed=True))[0]
+
+        log_density.defvjp(forward, lambda slope, cotangent: (cotangent * slope,))
+        here = ravel_pytree(times(self.factor, gradient.total, transposed=True))[0]
+        begin = nuts.hmc.HMCState(jnp.zeros_like(flat), gradient.value, here)
+        key, eps = jax.random.wrap_key_data(noise), jnp.asarray(self.step_size, flat.dtype)
+        kernel = nuts.build_kernel()
+        end, info = kernel(key, begin, log_density, eps, jnp.ones_like(flat), self.max_doublings)
+        total = _unpulled(self.factor, unravel(end.logdensity_grad))
+        rate = jnp.asarray(info.acceptance_rate, jnp.float32)
+        steps = jnp.asarray(info.num_integration_steps, jnp.int32)
+        moved = TrajectoryState(place(end.position), rate, info.is_divergent, steps)
+        return moved, Gradient(total, value=end.logdensity, value_variance=gradient.value_variance)
+
+
+def _unpulled(factor: Any, tree: PyTree) -> PyTree:
+    """L⁻ᵀ x, for a lower triangular L or a diagonal."""
+    flat, unravel = ravel_pytree(tree)
+    factor = jnp.asarray(factor, flat.dtype)
+    if factor.ndim == 1:
+        return unravel(flat / factor)
+    return unravel(jax.scipy.linalg.solve_triangular(factor, flat, trans=1, lower=True))

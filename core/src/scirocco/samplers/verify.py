@@ -1,10 +1,10 @@
-"""Verification of recipes: D ⪰ 0, Q skew-symmetric, correct Γ, stationary target."""
+"""Verification of recipes: D ⪰ 0, Q skew-symmetric, correct Γ, stationary target; and Q from a drift."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +14,14 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers import matrices
-from scirocco.samplers.drift import Process
 from scirocco.samplers.matrices import POSITION, State, Varying
 from scirocco.types import Array, Key, Params, PyTree
 
 if TYPE_CHECKING:
     from scirocco.samplers.recipe import Recipe
 
-_TOLERANCE = 2e-3
-_LARGEST = 64
+_TOLERANCE = 2e-3  # residual of the Fokker-Planck equation from which a target is not stationary; rounding is a tenth
+_LARGEST = 64  # numbers in a state of which matrices are formed
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,10 @@ def verify_recipe(
     """
     if isinstance(at, (Mapping, str)) or not isinstance(at, Sequence) or not at:
         raise InvalidTypeError("`at` must be a list of points, each like the parameters.")
-    if not hasattr(recipe, "diffusion_blocks"):
+    from scirocco.samplers.recipe import Recipe  # which imports this module
+
+    if not isinstance(recipe, Recipe):
         return _verify_process(recipe, at, log_density, diffusion)
-    recipe = cast("Recipe", recipe)
     if diffusion is not None:
         raise InvalidTypeError("`diffusion` is the D of a bare drift; a recipe has its own.")
     problems: dict[str, None] = {}
@@ -130,9 +130,7 @@ def _verify_process(
 ) -> Verification:
     """Check a drift without a recipe."""
     if not callable(drift):
-        raise InvalidTypeError(
-            f"verify_recipe requires a sc.Recipe or a drift f(z), got {type(drift).__name__}."
-        )
+        raise InvalidTypeError(f"verify_recipe requires a sc.Recipe or a drift f(z), got {type(drift).__name__}.")
     if log_density is None or diffusion is None:
         raise InvalidTypeError(
             "a bare drift does not say which density it should have: pass verify_recipe(drift, at, log_density, "
@@ -140,9 +138,7 @@ def _verify_process(
         )
     process = Process(drift, diffusion, log_density, at)
     if process.size > _LARGEST:
-        raise InvalidValueError(
-            f"a point has {process.size} numbers; verify_recipe allows {_LARGEST} at most."
-        )
+        raise InvalidValueError(f"a point has {process.size} numbers; verify_recipe allows {_LARGEST} at most.")
     matrices_at = [np.asarray(process.diffusion(point), np.float64) for point in process.points]
     problems = dict.fromkeys(text for matrix in matrices_at for text in _diffusion_problems(matrix)[:1])
     residual = process.leakage()
@@ -351,4 +347,121 @@ def _check_elementwise(recipe: Recipe, z: State) -> None:
                 f"D of `{part}` is a diagonal whose entries depend on other numbers than their own, so Γ requires a "
                 f"derivative for each of {_tree.size(z[part])} numbers. Pass elementwise=False to accept that cost, or "
                 "give `gamma`."
+            )
+
+
+# -- theorem 2 of the recipe: from the drift of a process and its stationary density to the curl matrix Q
+#
+# A process dz = f dt + √(2D) dW has the stationary density p = e^(-H) if and only if the current J p, with
+# J = f + D∇H - ∇·D, has no divergence. In one dimension it must then vanish, and Q = 0. In two dimensions it is the
+# curl of a scalar, J p = (∂₂ψ, -∂₁ψ), and Q = q [[0, 1], [-1, 0]] with q = ψ/p gives f = -(D + Q)∇H + Γ. Along a ray
+# c + r n#
+#     q(c + r₀ n) = ∫_{r₀}^∞ (n₁ J₂ - n₂ J₁)(c + r n) e^(H(c + r₀ n) - H(c + r n)) dr,
+#
+# because ψ vanishes far away (Ma, Chen & Fox 2015, theorem 2 and its proof, which uses Fourier transforms).
+
+_LEAK = 5e-3  # share of a current that may leak, or be missed by Q: errors of the quadrature
+_PANELS, _NODES = 8, 12  # of Gauss's rule along a ray
+
+
+class Process:
+    """A drift, a diffusion matrix and a log density of an array of some numbers."""
+
+    def __init__(
+        self,
+        drift: Callable[[Array], Any],
+        diffusion: Any,
+        log_density: Callable[[Array], Any],
+        at: Sequence[Any],
+        extent: float = 12.0,
+    ):
+        self.points = [jnp.asarray(point, jnp.result_type(float)) for point in at]
+        shape = self.points[0].shape
+        if len(shape) != 1 or any(point.shape != shape for point in self.points):
+            raise InvalidTypeError(f"points of a process must be arrays of one shape (d,), got {shape}.")
+        self.size, self.extent = shape[0], extent
+        self.log_density = lambda x: jnp.squeeze(jnp.asarray(log_density(x)))
+        self.drift = lambda x: jnp.asarray(drift(x)).reshape(shape)
+        self.given = diffusion
+        self.centre = jnp.mean(jnp.stack(self.points), axis=0)
+
+    def diffusion(self, x: Array) -> Array:
+        """D as a matrix."""
+        value = jnp.asarray(self.given(x) if callable(self.given) else self.given, x.dtype)
+        return value if value.ndim == 2 else value * jnp.eye(self.size, dtype=x.dtype)
+
+    def flow(self, x: Array) -> Array:
+        """J = f + D∇H - ∇·D."""
+        spread = jnp.einsum("ijj->i", jax.jacfwd(self.diffusion)(x))
+        return self.drift(x) - self.diffusion(x) @ jax.grad(self.log_density)(x) - spread
+
+    def curl(self, x: Array) -> Array:
+        """Q."""
+        offset = x - self.centre
+        begin = jnp.sqrt(jnp.sum(offset**2) + 1e-12)
+        towards = (offset + jnp.array([1e-6, 0.0], x.dtype)) / begin
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        starts = np.arange(_PANELS)[:, None] / _PANELS
+        lengths = jnp.asarray((starts + (nodes + 1) / (2 * _PANELS)).ravel() * self.extent, x.dtype)
+        shares = jnp.asarray(np.tile(weights, _PANELS) * self.extent / (2 * _PANELS), x.dtype)
+        here = self.log_density(x)
+
+        def integrand(length: Array) -> Array:
+            there = x + length * towards
+            flow = self.flow(there)
+            return (towards[0] * flow[1] - towards[1] * flow[0]) * jnp.exp(self.log_density(there) - here)
+
+        return jnp.vdot(shares, jax.vmap(integrand)(lengths)) * jnp.array([[0.0, 1.0], [-1.0, 0.0]], x.dtype)
+
+    def leak(self, x: Array) -> tuple[Array, Array]:
+        """∇·(J p) / p, and the size of its terms."""
+        slopes = jnp.diagonal(jax.jacfwd(self.flow)(x))
+        along = self.flow(x) * jax.grad(self.log_density)(x)
+        return jnp.abs(jnp.sum(slopes + along)), jnp.sum(jnp.abs(slopes)) + jnp.sum(jnp.abs(along))
+
+    def missed(self, x: Array) -> tuple[Array, Array]:
+        """How far f is from -(D + Q)∇H + Γ, and how long f is."""
+        left = self.flow(x)
+        if self.size == 2:
+            turned = self.curl(x) @ jax.grad(self.log_density)(x)
+            left = left - turned - jnp.einsum("ijj->i", jax.jacfwd(self.curl)(x))
+        return jnp.max(jnp.abs(left)), jnp.max(jnp.abs(self.drift(x)))
+
+    def leakage(self) -> float:
+        """How much of the probability current leaks, at worst: 0 up to rounding if the density is stationary."""
+
+        def measured(x: Array) -> tuple[Array, ...]:
+            return self.flow(x), *self.leak(x), jnp.max(jnp.abs(self.drift(x)))
+
+        flows, leaks, terms, lengths = map(np.asarray, jax.jit(jax.vmap(measured))(jnp.stack(self.points)))
+        scale = max(1e-6, float(lengths.max()))
+        if self.size == 1:  # a current that does not leak is constant, and 0 far away
+            return float(np.max(np.abs(flows)) / scale)
+        return float(np.max(leaks / np.maximum(terms, 1e-3 * scale)))
+
+    def problem(self, worst: float) -> str:
+        """Why the density is not stationary if so much of its current leaks; "" if it is."""
+        if worst <= _LEAK:
+            return ""
+        return (
+            f"the process does not have this stationary density: its probability current leaks by {100 * worst:.2g} % "
+            "of its terms, so no D and Q describe it. Check the drift (does it contain ∇·D?), the diffusion, and the "
+            "log density."
+        )
+
+    def check(self) -> None:
+        """Raise an error unless the density is stationary and Q was found."""
+        if self.size > 2:
+            raise InvalidTypeError(
+                f"from_drift solves for Q in one and two dimensions, and points have {self.size} numbers. "
+                "sc.verify_recipe(drift, points, log_density, diffusion=D) tests stationarity in any dimension."
+            )
+        if words := self.problem(self.leakage()):
+            raise InvalidValueError(words)
+        missed, lengths = map(np.asarray, jax.jit(jax.vmap(self.missed))(jnp.stack(self.points)))
+        error = float(missed.max()) / max(1e-6, float(lengths.max()))
+        if not error <= _LEAK:
+            raise InvalidValueError(
+                f"Q could not be computed: -(D + Q)∇H + Γ differs from the drift by {100 * error:.2g} %. Pass "
+                f"`extent`, about ten standard deviations of the density (now {self.extent:g})."
             )

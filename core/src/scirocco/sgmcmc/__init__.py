@@ -39,18 +39,23 @@ epoch (R draws new rows for each step; the blocks are unbiased too, faster and n
 together, with one gradient (R moves them in turn); new momenta have variance η (R's last versions draw them with η/2).
 """
 
-from scirocco.sgmcmc.functions import sghmc, sghmccv, sgld, sgldcv, sgnht, sgnhtcv
-from scirocco.sgmcmc.steps import (
+from scirocco.sgmcmc.functions import (
     Session,
     Setup,
     get_params,
     init_sess,
+    sghmc,
     sghmc_setup,
+    sghmccv,
     sghmccv_setup,
+    sgld,
     sgld_setup,
+    sgldcv,
     sgldcv_setup,
     sgmcmc_step,
+    sgnht,
     sgnht_setup,
+    sgnhtcv,
     sgnhtcv_setup,
 )
 

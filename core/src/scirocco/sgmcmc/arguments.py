@@ -30,11 +30,11 @@ NamedArrays: TypeAlias = Mapping[str, npt.ArrayLike]
 PerParameter: TypeAlias = float | Mapping[str, float]
 """One number for all parameters, or one for each by name."""
 
-_PROBE_ROWS = 64
-_DEFAULT_OPTIMIZER_STEPS = 10_000
+_PROBE_ROWS = 64  # on which sums are compared
+_DEFAULT_OPTIMIZER_STEPS = 10_000  # as in R
 
 
-class Job(NamedTuple):
+class ChainJob(NamedTuple):
     """Everything that defines a chain."""
 
     name: str
@@ -50,7 +50,7 @@ class Job(NamedTuple):
     verbose: bool
 
 
-class Method(NamedTuple):
+class Dynamics(NamedTuple):
     """One of the three dynamics: converts R's step-size constants to one of scirocco's samplers."""
 
     sampler: Callable[[Params], Sampler]
@@ -66,7 +66,7 @@ class Descent(NamedTuple):
 
 def compose(
     name: str,
-    method: Method,
+    method: Dynamics,
     logLik: LogLikelihood,
     dataset: NamedArrays,
     params: NamedArrays,
@@ -75,7 +75,7 @@ def compose(
     verbose: bool,
     seed: int | None,
     descent: Descent | None = None,
-) -> Job:
+) -> ChainJob:
     """Check everything that can be checked before a chain starts. `descent` is None without control variates."""
     if not callable(logLik):
         raise InvalidTypeError(f"`logLik` must be a function (params, dataset), got {logLik!r}.")
@@ -87,25 +87,15 @@ def compose(
     model = Model.from_total(logLik, logPrior)
     _check_sum(model, params, data)
     estimator = Minibatch(size) if descent is None else _control_variates(size, descent)
-    return Job(
-        name,
-        model,
-        data,
-        params,
-        method.sampler(params),
-        estimator,
-        method.inner,
-        _seed(seed, verbose),
-        bool(verbose),
+    return ChainJob(
+        name, model, data, params, method.sampler(params), estimator, method.inner, _seed(seed, verbose), bool(verbose)
     )
 
 
 def _named_arrays(value: object, name: str, example: str) -> dict[str, Any]:
     """A dict with lists converted to arrays, like R's vectors."""
     if not isinstance(value, Mapping):
-        raise InvalidTypeError(
-            f"`{name}` must be a dict of arrays such as {example}, got a {type(value).__name__}."
-        )
+        raise InvalidTypeError(f"`{name}` must be a dict of arrays such as {example}, got a {type(value).__name__}.")
     if not value:
         raise InvalidValueError(f"`{name}` is empty. It must be a dict of arrays such as {example}.")
     for key in value:
@@ -213,17 +203,17 @@ def _seed(seed: int | None, verbose: bool) -> int:
 # -- R's constants as scirocco's samplers ------------------------------------------------------------------
 
 
-def langevin(stepsize: PerParameter) -> Method:
+def langevin(stepsize: PerParameter) -> Dynamics:
     """θ + (h/2) ĝ + N(0, h): SGLD with ε = h/2."""
 
     def make(params: Params) -> Sampler:
         sizes = _per_parameter(stepsize, params, "stepsize")
         return SGLD(step_size={name: size / 2 for name, size in sizes.items()})
 
-    return Method(make)
+    return Dynamics(make)
 
 
-def hamiltonian(stepsize: PerParameter, alpha: PerParameter | None, L: int) -> Method:
+def hamiltonian(stepsize: PerParameter, alpha: PerParameter | None, L: int) -> Dynamics:
     """L steps of ν' = (1-α)ν + η ĝ + N(0, 2αη), θ' = θ + ν' from a new ν: SGHMC with ε = √η and C = α/√η."""
     inner = _checks.positive_int(L, "L")
 
@@ -231,17 +221,17 @@ def hamiltonian(stepsize: PerParameter, alpha: PerParameter | None, L: int) -> M
         sampler = SGHMC.from_r(_per_parameter(stepsize, params, "stepsize"), num_leapfrog=inner)
         return dataclasses.replace(sampler, friction=_per_step(alpha, sampler.step_size, params, "alpha"))
 
-    return Method(make, inner)
+    return Dynamics(make, inner)
 
 
-def thermostat(stepsize: PerParameter, a: PerParameter | None) -> Method:
+def thermostat(stepsize: PerParameter, a: PerParameter | None) -> Dynamics:
     """ν' = (1-α)ν + η ĝ + N(0, 2aη), θ' = θ + ν', α' = α + ν'ᵀν'/p - η: SGNHT with ε = √η and A = a/√η."""
 
     def make(params: Params) -> Sampler:
         sampler = SGNHT.from_r(_per_parameter(stepsize, params, "stepsize"))
         return dataclasses.replace(sampler, diffusion=_per_step(a, sampler.step_size, params, "a"))
 
-    return Method(make)
+    return Dynamics(make)
 
 
 def _per_step(value: PerParameter | None, eps: dict[str, float], params: Params, name: str) -> PyTree | None:
@@ -262,9 +252,7 @@ def _per_parameter(value: PerParameter, params: Params, name: str) -> dict[str, 
     """A positive number for each parameter, from one for all or a dict."""
     if not isinstance(value, Mapping):
         if not _checks.is_number(value):
-            raise InvalidTypeError(
-                f"`{name}` must be a number, or a dict with one for each parameter; got {value!r}."
-            )
+            raise InvalidTypeError(f"`{name}` must be a number, or a dict with one for each parameter; got {value!r}.")
         value = dict.fromkeys(params, value)
     known = sorted(params)
     for key in value:
@@ -302,9 +290,7 @@ def both_spellings(function: Callable[..., T]) -> Callable[..., T]:
             if name is None:
                 raise InvalidTypeError(_unknown(function.__name__, given, names, spellings))
             if name in translated:
-                raise InvalidTypeError(
-                    f"{function.__name__}() got both `{name}` and `{snake_case(name)}`: give one."
-                )
+                raise InvalidTypeError(f"{function.__name__}() got both `{name}` and `{snake_case(name)}`: give one.")
             translated[name] = value
         return function(*args, **translated)
 

@@ -2,7 +2,6 @@
 
 from scirocco.simplex import theory
 from scirocco.simplex.lazy import LazySCIR
-from scirocco.simplex.scir import SCIR, GammaState, SimplexSGRLD
-from scirocco.simplex.scir_cv import SCIRCV
+from scirocco.simplex.scir import SCIR, SCIRCV, GammaState, SimplexSGRLD
 
 __all__ = ["SCIR", "SCIRCV", "GammaState", "LazySCIR", "SimplexSGRLD", "theory"]

@@ -14,13 +14,12 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import inlined, normal
 from scirocco.diffusions.host._variates import factors, gamma, transition
-from scirocco.simplex import _rules
-from scirocco.simplex.tables import FASTEST, METHODS
+from scirocco.simplex.tables import FASTEST, METHODS, reflected, stable
 
 GIBBS, SCIR, SCIR_CV, SGRLD = METHODS.values()
 
-is_stable = inlined(_rules.stable(np))
-euler = inlined(_rules.reflected(math))
+is_stable = inlined(stable(np))
+euler = inlined(reflected(math))
 
 
 @inlined

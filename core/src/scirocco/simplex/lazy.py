@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scirocco import _checks, _extras
+from scirocco import _checks
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._arguments import Array, Seed
 from scirocco.diffusions.host._threads import run_blocks
+from scirocco.diffusions.host.draws import compiled
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LAZY = 4  # the purpose, for the seed
-_SHORTEST = 1e-300
+_SHORTEST = 1e-300  # time: one over it is still a double
 _FEW_ENTRIES = 4096  # too few for several threads
 _FIELDS = ("theta", "ahead", "when", "span", "concentration", "excess", "now", "step", "seed")
 _PIECE = 4096  # columns, for sums that are not compiled
@@ -74,14 +74,7 @@ class LazySCIR:
     (1000, 3)
     """
 
-    def __init__(
-        self,
-        concentration: ArrayLike,
-        theta: ArrayLike,
-        *,
-        seed: Seed = 0,
-        num_threads: int | None = None,
-    ):
+    def __init__(self, concentration: ArrayLike, theta: ArrayLike, *, seed: Seed = 0, num_threads: int | None = None):
         start = arguments.as_real(theta, "theta")
         if start.ndim != 2 or start.shape[1] == 0:
             raise InvalidValueError(
@@ -144,9 +137,7 @@ class LazySCIR:
         _checks.positive(time, "time")
         length = float(time)
         if length < _SHORTEST or self.now + length == self.now:
-            raise InvalidValueError(
-                f"`time` = {time} is too short to be added to the present time, {self.now}."
-            )
+            raise InvalidValueError(f"`time` = {time} is too short to be added to the present time, {self.now}.")
         size = (chosen.size, self._theta.shape[1])
         given = arguments.as_real(shapes, "shapes")
         arguments.check_sign(given, "shapes", sign="> 0")
@@ -249,12 +240,10 @@ class LazySCIR:
         gone, came = np.zeros((blocks, size)), np.zeros((blocks, size))
         matrix = (self._theta, self._ahead, self._when, self._span, self._base)
         clock = (self.step, self.now, time)
-        kernels = _kernels()
+        kernels = compiled("LazySCIR")
 
         def work(first: int, last: int) -> None:
-            kernels.move_columns(
-                *matrix, columns, shapes, clock, out, gone, came, self._seed, width, first, last
-            )
+            kernels.move_columns(*matrix, columns, shapes, clock, out, gone, came, self._seed, width, first, last)
 
         few = columns.size * size <= _FEW_ENTRIES
         run_blocks(work, blocks, 1 if few else self.num_threads)
@@ -274,26 +263,16 @@ class LazySCIR:
         if np.array_equal(chosen, self._last):  # the usual read followed by advance
             return chosen
         self._calls += 1
-        position, repeated = _kernels().first_bad(chosen, self._marks, self._calls)
+        position, repeated = compiled("LazySCIR").first_bad(chosen, self._marks, self._calls)
         if position >= 0:
             problem = (
                 "is given twice. Use np.unique, and add up the values of a column"
                 if repeated
                 else f"is not one of 0 to {self._marks.size - 1}"
             )
-            raise InvalidValueError(
-                f"`columns` must be distinct: {chosen[position]} at position {position} {problem}."
-            )
+            raise InvalidValueError(f"`columns` must be distinct: {chosen[position]} at position {position} {problem}.")
         self._last = chosen
         return chosen
 
     def _sum_excess(self) -> Array:
         return np.sum(self._theta, axis=0, dtype=np.float64) - self._theta.shape[0] * self._base
-
-
-def _kernels() -> ModuleType:
-    """The compiled part, imported when it is first needed."""
-    _extras.require("numba", "LazySCIR")
-    from scirocco.diffusions.host import _kernels
-
-    return _kernels

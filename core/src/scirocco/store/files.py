@@ -20,8 +20,8 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
 
 TMP = ".tmp"
-_MAX_UNSYNCED = 256
-_LOCK_TRIES, _LOCK_WAIT = 10, 0.02
+_MAX_UNSYNCED = 256  # files written since the last sync
+_LOCK_TRIES, _LOCK_WAIT = 10, 0.02  # tries, and seconds between two of them
 _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one is beyond the text
 
 
@@ -62,9 +62,7 @@ def _replace(tmp: str, path: str) -> None:
     try:
         os.replace(tmp, path)
     except IsADirectoryError as error:
-        raise StoreError(
-            f"{path} is a folder, where the run has a file: delete it, and try again."
-        ) from error
+        raise StoreError(f"{path} is a folder, where the run has a file: delete it, and try again.") from error
 
 
 def write_file(path: str, data: bytes | memoryview | list[memoryview | int], *, sync: bool) -> None:

@@ -23,7 +23,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import files, layout
 from scirocco.store.layout import INNER, Group
 
-FORMAT, FORMAT_VERSION = "scirocco run", 1
+FORMAT, FORMAT_VERSION = "scirocco run", 1  # of run.json
 LOCK = "lock"
 _RUN, _COMMIT = "run.json", "commit.json"
 
@@ -34,7 +34,7 @@ def inner(root: str, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Header:
+class RunHeader:
     """The content of `run.json`, written once, when the run is created."""
 
     groups: dict[str, Group]
@@ -42,7 +42,7 @@ class Header:
     version: str
     created_at: str
     run_id: str
-    """A random name, which every commit repeats; None in runs of versions that had none."""
+    """A random name, which every commit repeats."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Commit:
     state: dict[str, Any]
     progress: dict[str, Any]
     checksums: dict[str, dict[str, str]]
-    """By group and folder: eight hexadecimal digits for each chunk. Empty for a version that wrote none."""
+    """The checksums of all chunks by group and folder, eight hexadecimal digits each."""
 
 
-def attributes(header: Header, progress: dict[str, Any]) -> dict[str, Any]:
+def attributes(header: RunHeader, progress: dict[str, Any]) -> dict[str, Any]:
     """Attributes that ArviZ expects; lists stay where they are (scores, and a point as large as a draw).
 
     They are written five times at every commit.
@@ -82,7 +82,7 @@ def rescue(root: str) -> str:
     )
 
 
-def write_header(root: str, header: Header) -> None:
+def write_header(root: str, header: RunHeader) -> None:
     """Write `run.json`."""
     content = {
         "format": FORMAT,
@@ -96,7 +96,7 @@ def write_header(root: str, header: Header) -> None:
     files.write_document(inner(root, _RUN), content)
 
 
-def read_header(root: str) -> Header:
+def read_header(root: str) -> RunHeader:
     """Read `run.json`; raise an error if the folder is not a run."""
     path = inner(root, _RUN)
     if not os.path.exists(path):
@@ -113,7 +113,7 @@ def read_header(root: str) -> Header:
     if not isinstance(record, dict):
         raise StoreError(f"{path} does not contain the record of the run. {rescue(root)}")
     run_id = str(content.get("run_id"))
-    return Header(groups, record, str(content.get("version")), str(content.get("created_at")), run_id)
+    return RunHeader(groups, record, str(content.get("version")), str(content.get("created_at")), run_id)
 
 
 def _no_run(root: str) -> str:
@@ -146,7 +146,7 @@ def write_commit(root: str, commit: Commit, run_id: str) -> None:
     files.write_document(inner(root, _COMMIT), content)
 
 
-def read_commit(root: str, header: Header) -> Commit:
+def read_commit(root: str, header: RunHeader) -> Commit:
     """Read `commit.json`."""
     path = inner(root, _COMMIT)
     if not os.path.exists(path):
@@ -175,7 +175,7 @@ def read_commit(root: str, header: Header) -> Commit:
     return Commit(number, draws, entry, progress, checksums)
 
 
-def _are_checksums(checksums: Any, header: Header, draws: dict[str, int]) -> bool:
+def _are_checksums(checksums: Any, header: RunHeader, draws: dict[str, int]) -> bool:
     expected = {
         name: {c.node: 8 * group.num_chunks(draws[name]) * bool(math.prod(c.shape)) for c in group.columns}
         for name, group in header.groups.items()
@@ -225,7 +225,7 @@ def refuse_unless_free(path: str | os.PathLike[str], overwrite: bool) -> None:
         )
 
 
-def _progress(root: str, header: Header) -> str:
+def _progress(root: str, header: RunHeader) -> str:
     try:
         draws = read_commit(root, header).draws
     except StoreError:
@@ -291,7 +291,7 @@ def _rename_safely(draft: str, root: str) -> None:
         raise
 
 
-def sweep(root: str, header: Header, commit: Commit) -> None:
+def sweep(root: str, header: RunHeader, commit: Commit) -> None:
     """Remove the leftovers of an interrupted process: incomplete files, and states that no commit names."""
     folders = [root, os.path.join(root, INNER)]
     for name, group in header.groups.items():
@@ -306,7 +306,7 @@ def sweep(root: str, header: Header, commit: Commit) -> None:
 
 
 _FILE_NAME = re.compile(r"state-\d{1,18}\.npz")
-_BLOCK = 1 << 20
+_BLOCK = 1 << 20  # bytes read at a time
 
 
 def is_state_file(name: object) -> bool:
@@ -314,9 +314,7 @@ def is_state_file(name: object) -> bool:
     return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
 
 
-def write_state(
-    folder: str, number: int, arrays: dict[str, np.ndarray], dtypes: dict[str, str]
-) -> dict[str, Any]:
+def write_state(folder: str, number: int, arrays: dict[str, np.ndarray], dtypes: dict[str, str]) -> dict[str, Any]:
     """Write prepared arrays; return their entry for the commit."""
     name = f"state-{number}.npz"
     with files.writing(os.path.join(folder, name), sync=True) as file:
@@ -340,13 +338,9 @@ def prepare(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, str
         try:
             array = np.asarray(value)
         except Exception as error:
-            raise InvalidTypeError(
-                f"`{key}` of the state cannot be converted to a NumPy array: {error}"
-            ) from error
+            raise InvalidTypeError(f"`{key}` of the state cannot be converted to a NumPy array: {error}") from error
         if array.dtype.hasobject or array.dtype.names is not None:
-            raise InvalidTypeError(
-                f"`{key}` of the state has dtype {array.dtype}, but only numbers can be stored."
-            )
+            raise InvalidTypeError(f"`{key}` of the state has dtype {array.dtype}, but only numbers can be stored.")
         if array.dtype.kind == "V":
             dtypes[key] = array.dtype.name
             array = array.view(f"u{array.dtype.itemsize}")
@@ -368,9 +362,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
     """The arrays of the state that the commit names."""
     name = entry.get("file")
     if not is_state_file(name):
-        raise StoreError(
-            f"the commit names a state file {name!r}, which scirocco cannot have written. {rescue}"
-        )
+        raise StoreError(f"the commit names a state file {name!r}, which scirocco cannot have written. {rescue}")
     path = os.path.join(folder, str(name))
     try:
         _checks.readable(path)
@@ -382,9 +374,7 @@ def read_state(folder: str, entry: dict[str, Any], rescue: str) -> dict[str, np.
     except FileNotFoundError as error:
         raise StoreError(f"{path} is missing. {rescue}") from error
     except (ValueError, KeyError, TypeError, EOFError, IsADirectoryError, zipfile.BadZipFile) as error:
-        raise StoreError(
-            f"{path} does not contain plain arrays ({error}); it was not loaded. {rescue}"
-        ) from error
+        raise StoreError(f"{path} does not contain plain arrays ({error}); it was not loaded. {rescue}") from error
 
 
 def _read_arrays(file: BinaryIO, dtypes: dict[str, str]) -> dict[str, np.ndarray]:

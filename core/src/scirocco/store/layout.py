@@ -20,7 +20,7 @@ from scirocco.store import zarr_format as zarr
 
 INNER = "scirocco"
 """The subfolder for everything except draws: the record, the commit, the sampler's state, the lock."""
-_CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192
+_CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192  # the most in a chunk of the largest variable
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INDEX = np.dtype("<i8")
 
@@ -64,9 +64,7 @@ class Group:
         """The draws of the chunk `number`, if there are `num_draws` in all."""
         return range(num_draws)[number * self.chunk_draws : (number + 1) * self.chunk_draws]
 
-    def check_content(
-        self, column: Column, number: int, num_draws: int, values: np.ndarray, crcs: str
-    ) -> str:
+    def check_content(self, column: Column, number: int, num_draws: int, values: np.ndarray, crcs: str) -> str:
         """What is wrong with the values of a chunk, by the commit's checksums of its variable; empty if nothing."""
         draws, expected = self.draws_in(number, num_draws), crcs[8 * number : 8 * number + 8]
         if not values.size or zarr.checksum(values, len(draws)) == expected:
@@ -156,9 +154,7 @@ def _plan_group(name: str, variables: dict[str, Variable], num_chains: int) -> G
             raise InvalidTypeError(f"a variable's name must be a string, got {variable!r}.")
     nodes = zarr.node_names(variables, taken=("chain", "draw"))
     columns = tuple(
-        Column(
-            key, nodes[key], tuple(int(length) for length in shape), zarr.stored_dtype(dtype, key), str(dtype)
-        )
+        Column(key, nodes[key], tuple(int(length) for length in shape), zarr.stored_dtype(dtype, key), str(dtype))
         for key, (shape, dtype) in variables.items()
     )
     largest = max(math.prod(column.shape) * column.dtype.itemsize for column in columns)

@@ -21,7 +21,7 @@ from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.errors import InvalidValueError, StoreError
 from scirocco.store import files, folder, layout, zarr_format
-from scirocco.store.folder import Commit, Header
+from scirocco.store.folder import Commit, RunHeader
 from scirocco.store.layout import INNER, Variable
 from scirocco.store.writer import GroupWriter
 
@@ -33,19 +33,18 @@ class Store:
     draws; the last commit remains valid, and `Store.open` resumes from it.
     """
 
-    def __init__(self, root: str, header: Header, lock: files.Lock, commit: Commit | None):
+    def __init__(self, root: str, header: RunHeader, lock: files.Lock, commit: Commit | None):
         self.path = root
         self.record = header.record
         self._header = header
+        self.groups = header.groups
         self._lock = lock
         self._commit = commit
         self._failure: str | None = None
         self._unsynced = files.Unsynced()
         counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
         self._writers = {
-            name: GroupWriter(
-                root, group, self._unsynced, counts[name], commit.checksums[name] if commit else None
-            )
+            name: GroupWriter(root, group, self._unsynced, counts[name], commit.checksums[name] if commit else None)
             for name, group in header.groups.items()
         }
         self._published: dict[str, str] = {}
@@ -81,7 +80,7 @@ class Store:
         num_chains = _checks.positive_int(num_chains, "num_chains")
         planned = layout.plan(groups, num_chains)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        header = Header(planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8))
+        header = RunHeader(planned, files.plain_json(record, "record"), __version__, now, secrets.token_hex(8))
         folder.refuse_unless_free(root, overwrite)
         _checks.make_folder(root, "store")
         files.sync_folder(os.path.dirname(root))
@@ -141,7 +140,7 @@ class Store:
         return store
 
     def _make_arrays(self) -> None:
-        for name, group in self._header.groups.items():
+        for name, group in self.groups.items():
             files.make_folder(os.path.join(self.path, name))
             for node in ("chain", "draw", *(column.node for column in group.columns)):
                 files.make_folder(os.path.join(self.path, name, node))
@@ -150,7 +149,7 @@ class Store:
 
     def _restore(self) -> None:
         commit = self._last()
-        for name, group in self._header.groups.items():
+        for name, group in self.groups.items():
             for column in group.columns if commit.draws[name] else ():
                 for number in range(group.num_chunks(commit.draws[name]) if math.prod(column.shape) else 0):
                     before = number * group.chunk_draws
@@ -213,8 +212,8 @@ class Store:
         The documents are on disk before they are renamed; which of them survive a power failure does not matter.
         """
         attributes = folder.attributes(self._header, self.progress)
-        draws = {name: self.draws(name) for name in self._header.groups}
-        for node, document in layout.documents(self._header.groups, draws, attributes).items():
+        draws = {name: self.draws(name) for name in self.groups}
+        for node, document in layout.documents(self.groups, draws, attributes).items():
             if self._published.get(node) != document:
                 self._write_node(node, document)
                 self._published[node] = document
@@ -258,9 +257,7 @@ class Store:
 
     def _need_open(self) -> None:
         if self._failure:
-            raise StoreError(
-                f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()}"
-            )
+            raise StoreError(f"the store in {self.path} accepts no more draws: {self._failure}. {self._safe()}")
 
     def _safe(self) -> str:
         """What is left after a failed write, and what to do."""
@@ -273,10 +270,8 @@ class Store:
         except (InvalidValueError, StoreError, OSError):
             lost = True
         if lost:
-            return (
-                f"The run is no longer in {self.path}: the folder was removed, replaced or damaged meanwhile."
-            )
-        counts = ", ".join(f"{self.draws(name):,} draws of {name!r}" for name in self._header.groups)
+            return f"The run is no longer in {self.path}: the folder was removed, replaced or damaged meanwhile."
+        counts = ", ".join(f"{self.draws(name):,} draws of {name!r}" for name in self.groups)
         return (
             f"The last commit is safe ({counts}). After you have fixed the cause (disk space, permissions), resume "
             f"with `sc.resume({self.path!r}, ...)`."

@@ -60,7 +60,7 @@ class LazyArray(abc.ABC):
             yield self[:, start : start + num_draws]
 
 
-_ATTEMPTS = 20
+_ATTEMPTS = 20  # commits that may come while the state is read
 
 Index: TypeAlias = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
 """Valid indices of a stored array."""
@@ -132,9 +132,7 @@ class StoredArray(LazyArray):
         rescue = f"The other chunks of {self.name!r} can still be read" + (
             f": the draws before it are [:, :{before}]." if before else "."
         )
-        values = zarr_format.read_chunk(
-            path, self._group.chunk_shape(self._column), self._column.dtype, rescue
-        )
+        values = zarr_format.read_chunk(path, self._group.chunk_shape(self._column), self._column.dtype, rescue)
         if number not in self._intact:
             wrong = self._group.check_content(self._column, number, self.shape[1], values, self._checksums)
             if wrong:
@@ -201,7 +199,7 @@ class Stored:
         For each group its variables by name.
     """
 
-    def __init__(self, path: str, header: folder.Header, commit: folder.Commit):
+    def __init__(self, path: str, header: folder.RunHeader, commit: folder.Commit):
         self.path = path
         self.record = header.record
         self.progress = commit.progress
@@ -209,19 +207,14 @@ class Stored:
         self.created_at = header.created_at
         self.arrays = {
             name: {
-                column.name: StoredArray(
-                    path,
-                    group,
-                    column,
-                    commit.draws[name],
-                    commit.checksums[name][column.node],
-                )
+                column.name: StoredArray(path, group, column, commit.draws[name], commit.checksums[name][column.node])
                 for column in group.columns
             }
             for name, group in header.groups.items()
         }
         self._draws = commit.draws
         self._header, self._commit = header, commit
+        self.groups = header.groups
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Stored:
@@ -266,10 +259,8 @@ class Stored:
 
     def _wrong_documents(self) -> Iterator[str]:
         """What Zarr readers need in addition: the coordinates, and the descriptions of arrays and groups."""
-        again = (
-            "The draws are intact, but other programs may not find them; resuming the run writes it again."
-        )
-        groups = self._header.groups
+        again = "The draws are intact, but other programs may not find them; resuming the run writes it again."
+        groups = self.groups
         for name, group in groups.items():
             for path, values in group.coordinates(self.path, self._draws[name]):
                 if not os.path.isfile(path) or np.fromfile(path, values.dtype).tolist() != values.tolist():
@@ -286,14 +277,14 @@ class Stored:
         """The documents of an earlier commit, which a process that was killed did not replace; else empty."""
         try:
             members = root["consolidated_metadata"]["metadata"]
-            draws = {name: int(members[f"{name}/draw"]["shape"][0]) for name in self._header.groups}
+            draws = {name: int(members[f"{name}/draw"]["shape"][0]) for name in self.groups}
             attributes = dict(root["attributes"])
         except (KeyError, TypeError, ValueError, IndexError):
             return {}
         fixed = folder.attributes(self._header, {}).items()
         if any(count > self._draws[name] for name, count in draws.items()) or not fixed <= attributes.items():
             return {}
-        return layout.documents(self._header.groups, draws, attributes)
+        return layout.documents(self.groups, draws, attributes)
 
     @property
     def running(self) -> bool:

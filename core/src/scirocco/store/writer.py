@@ -19,12 +19,7 @@ class GroupWriter:
     """Buffers of one chunk for each variable; memory does not grow with the number of draws."""
 
     def __init__(
-        self,
-        root: str,
-        group: Group,
-        unsynced: Unsynced,
-        num_draws: int = 0,
-        checksums: dict[str, str] | None = None,
+        self, root: str, group: Group, unsynced: Unsynced, num_draws: int = 0, checksums: dict[str, str] | None = None
     ):
         self.group = group
         self.num_draws = num_draws
@@ -99,9 +94,7 @@ class GroupWriter:
             count = min(length - used, num_draws - taken)
             part = {name: array[:, taken : taken + count] for name, array in arrays.items()}
             if count == length:
-                self._write_chunk(
-                    {c.name: _by_chain(part[c.name], c.dtype) for c in self.group.columns}, length
-                )
+                self._write_chunk({c.name: _by_chain(part[c.name], c.dtype) for c in self.group.columns}, length)
             else:
                 for name, array in part.items():
                     self._buffers[name][:, used : used + count] = array
@@ -131,9 +124,7 @@ class GroupWriter:
             if arrays[column.name].size:
                 path = self.group.chunk_path(self._root, column, number)
                 # Readers ignore what follows the draws; zeros make the files of equal runs equal.
-                parts = [
-                    part for chain in arrays[column.name] for part in (chain[:used].data, chain[used:].nbytes)
-                ]
+                parts = [part for chain in arrays[column.name] for part in (chain[:used].data, chain[used:].nbytes)]
                 self._unsynced.write(path, parts)
                 self._checksums[column.node][number:] = [zarr_format.checksum(arrays[column.name], used)]
         self._dirty = False

@@ -35,16 +35,9 @@ def stored_dtype(dtype: DTypeLike, name: str) -> np.dtype:
         raise InvalidTypeError(f"`{name}` has dtype {dtype}, which is not a NumPy dtype.") from error
     if dtype.name in _CODES:
         return dtype.newbyteorder("<")
-    if (
-        dtype.kind == "V"
-        and dtype.names is None
-        and np.can_cast(dtype, np.float32, "safe")
-        and dtype.itemsize <= 2
-    ):
+    if dtype.kind == "V" and dtype.names is None and np.can_cast(dtype, np.float32, "safe") and dtype.itemsize <= 2:
         return np.dtype("<f4")
-    raise InvalidTypeError(
-        f"`{name}` has dtype {dtype}, which cannot be stored. Convert it to float32 or int32."
-    )
+    raise InvalidTypeError(f"`{name}` has dtype {dtype}, which cannot be stored. Convert it to float32 or int32.")
 
 
 def _fill_value(dtype: np.dtype) -> Any:
@@ -54,11 +47,7 @@ def _fill_value(dtype: np.dtype) -> Any:
 
 
 def array_document(
-    shape: Sequence[int],
-    chunks: Sequence[int],
-    dtype: np.dtype,
-    dimensions: Sequence[str],
-    attributes: dict[str, Any],
+    shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype, dimensions: Sequence[str], attributes: dict[str, Any]
 ) -> dict[str, Any]:
     """The content of an array's `zarr.json`."""
     return {
@@ -66,10 +55,7 @@ def array_document(
         "node_type": "array",
         "shape": list(shape),
         "data_type": dtype.name,
-        "chunk_grid": {
-            "name": "regular",
-            "configuration": {"chunk_shape": [max(1, length) for length in chunks]},
-        },
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [max(1, length) for length in chunks]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
         "fill_value": _fill_value(dtype),
         "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],

@@ -15,10 +15,10 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core import chain as chain_module
 from scirocco.models._core import files
 from scirocco.models._core.chain import Chain, HostChains, Spec
-from scirocco.models._core.driver import Fit, run_fit
-from scirocco.models._core.length import Asked, Length, check_length, spread
+from scirocco.models._core.driver import PlannedFit, run_fit
+from scirocco.models._core.length import AskedDraws, FitLength, check_length
 from scirocco.models._core.program import OwnChains
-from scirocco.run import sinks
+from scirocco.run import keeping
 
 pytestmark = pytest.mark.unit
 
@@ -51,9 +51,7 @@ class Walk(Chain):
         return {"position": self.position, "recent": recent}, {"steps": self.step, "signs": signs}
 
 
-def make(
-    seed, length=None, *, num_chains=3, num_burnin=0.5, num_samples=10, told=None, name="Walk", **changes
-):
+def make(seed, length=None, *, num_chains=3, num_burnin=0.5, num_samples=10, told=None, name="Walk", **changes):
     program = OwnChains(
         "a walk",
         {"sampler": "walk", "scale": 1.0},
@@ -63,9 +61,9 @@ def make(
         lambda number: Walk(seed, number),
         capacity=4,
     )
-    asked = Asked(num_samples, num_burnin, None, num_chains, seed)
+    asked = AskedDraws(num_samples, num_burnin, None, num_chains, seed)
     note = files.note(name, {}, told or {})
-    return Fit(name, dataclasses.replace(program, **changes), asked, length or Length(60, None), note)
+    return PlannedFit(name, dataclasses.replace(program, **changes), asked, length or FitLength(60, None), note)
 
 
 def run(fit, **how):
@@ -117,8 +115,8 @@ def unsynced(monkeypatch):
 @pytest.fixture
 def eager(monkeypatch):
     """A commit after each chunk."""
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
 
 
 # -- length and plan ---------------------------------------------------------------------------------------------------
@@ -141,7 +139,7 @@ def test_the_last_draw_is_at_the_end():
     for steps in range(1, 40):
         for first in (0, 3, 25):
             for discard in (0.0, 0.5, 0.9):
-                draws, burn_in, thin = spread(steps, 10, discard, first)
+                draws, burn_in, thin = AskedDraws(10, discard, None, 1, 0).spread(steps, first)
                 assert burn_in + draws * thin == steps and 1 <= draws <= 10 and thin >= 1
                 assert burn_in >= min(first, steps - 1)
 
@@ -235,7 +233,7 @@ def test_store_and_resume(tmp_path, seed):
     assert again.status == "complete"
     same(again, whole)
     same(sc.load(tmp_path), whole)
-    finished = run(make(seed, length=Length(9, None, True)), store=tmp_path, resume=True)
+    finished = run(make(seed, length=FitLength(9, None, True)), store=tmp_path, resume=True)
     same(finished, whole)
 
 
@@ -273,7 +271,7 @@ def stored(tmp_path_factory):
         ({"seed": 101}, "`seed` was"),
         ({"num_chains": 2}, "`num_chains` was 3 and is now 2"),
         ({"num_rows": 7}, "`num_rows` was 100 and is now 7"),
-        ({"length": Length(61, None)}, "was planned as 60 steps for 10 draws"),
+        ({"length": FitLength(61, None)}, "was planned as 60 steps for 10 draws"),
         ({"num_burnin": 0.1}, "pass the same num_steps, num_epochs, num_samples, num_burnin and thin"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -328,7 +326,7 @@ def test_save_and_load(tmp_path, seed):
 
 
 def timed(seed, seconds=0.3, **changes):
-    return make(seed, Length(None, seconds), **changes)
+    return make(seed, FitLength(None, seconds), **changes)
 
 
 def test_a_time_limit(seed):
@@ -388,9 +386,7 @@ def test_a_crash_after_the_burn_in_costs_no_burn_in(tmp_path, seed):
             callbacks=(lambda report: fail(report) if report.draws is not None else None,),
         )
     result = run(timed(seed, 5.0), store=tmp_path, resume=True)
-    assert (
-        result.status == "complete" and result.stats["steps"][0, 0] == steps[0] + result.configuration["thin"]
-    )
+    assert result.status == "complete" and result.stats["steps"][0, 0] == steps[0] + result.configuration["thin"]
     check_positions(result, seed)
 
 

@@ -19,9 +19,7 @@ MODELS = {
     "topics without memory": lambda **options: LDA(
         2, beta=0.5, batch_size=30, seed=1, memory="none", sweeps=4, **options
     ),
-    "clusters": lambda **options: DPMixture(
-        "multinomial", batch_size=30, seed=1, keep_clusters=40, **options
-    ),
+    "clusters": lambda **options: DPMixture("multinomial", batch_size=30, seed=1, keep_clusters=40, **options),
 }
 each = pytest.mark.parametrize("name", MODELS)
 

@@ -11,7 +11,7 @@ from scirocco.errors import NoDrawsError, SciroccoWarning
 from scirocco.models._core.chain import Chain, Spec
 from scirocco.models._core.model import FittedModel
 from scirocco.models._core.program import FitOptions, OwnChains
-from scirocco.models._core.registry import MODELS, Entry
+from scirocco.models._core.registry import MODELS, ModelEntry
 
 pytestmark = pytest.mark.unit
 
@@ -114,7 +114,7 @@ def test_a_model_that_is_defined_elsewhere_is_opened_by_its_name(monkeypatch, tm
     model.save(tmp_path / "saved")
     with pytest.raises(TypeError, match="is a run, not a fitted model"):
         sc.models.load(tmp_path / "saved")
-    monkeypatch.setitem(MODELS, "Replayed", Entry(Replayed, "given draws", "scirocco"))
+    monkeypatch.setitem(MODELS, "Replayed", ModelEntry(Replayed, "given draws", "scirocco"))
     again = sc.models.load(tmp_path / "saved")
     assert type(again) is Replayed and repr(again) == repr(model)
     np.testing.assert_array_equal(again.draws_["a"], model.draws_["a"])

@@ -36,23 +36,14 @@ def _predictive(rows, prior_scale):
     weight = np.exp(logs - logs.max())
     weight /= weight.sum()
     at = stats.norm.pdf(POINTS[:, None], mu)
-    return np.array(
-        [np.sum(weight * (w[:, None, None] * p[:, None] + (1 - w[:, None, None]) * p)) for p in at]
-    )
+    return np.array([np.sum(weight * (w[:, None, None] * p[:, None] + (1 - w[:, None, None]) * p)) for p in at])
 
 
 @pytest.mark.rotates(2, "mixtures")
 def test_the_predictive_density_is_that_of_the_posterior(seed):
     rows = _rows(seed, 25)
     mixture = GaussianMixture(
-        2,
-        covariance="known",
-        prior_scale=3.0,
-        num_samples=1_800,
-        num_burnin=300,
-        thin=4,
-        num_chains=4,
-        seed=seed,
+        2, covariance="known", prior_scale=3.0, num_samples=1_800, num_burnin=300, thin=4, num_chains=4, seed=seed
     )
     mixture.fit(rows[:, None], progress=False)
     means, weights = (np.asarray(mixture.run_.draws[name]) for name in ("means", "weights"))
@@ -60,9 +51,7 @@ def test_the_predictive_density_is_that_of_the_posterior(seed):
     parts = each.reshape(4 * 15, -1, len(POINTS)).mean(axis=1)
     error = parts.std(axis=0, ddof=1) / np.sqrt(len(parts))
     exact = _predictive(rows, 3.0)
-    assert np.all(
-        np.abs(parts.mean(axis=0) - exact) < 5.5 * error + 0.02 * exact
-    )  # the step adds 5 % to a variance
+    assert np.all(np.abs(parts.mean(axis=0) - exact) < 5.5 * error + 0.02 * exact)  # the step adds 5 % to a variance
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, NotFittedError
 from scirocco.models.network.estimator import BNN
-from scirocco.models.network.problem import checked_inputs
+from scirocco.models.network.problem import checked_inputs, checked_labels
 from scirocco.run import session
 
 pytestmark = pytest.mark.compile
@@ -97,22 +97,10 @@ START = jnp.zeros((6, 2))
         ({"apply": linear}, InvalidTypeError, "passed together with initial `params`"),
         ({"apply": "relu", "params": START}, InvalidTypeError, "must be a function"),
         ({"apply": lambda p, x: x @ p, "params": START}, InvalidTypeError, "failed for params"),
-        (
-            {"apply": lambda p, x: linear(p, x)[:, 0], "params": START},
-            InvalidValueError,
-            r"returned shape \(3,\)",
-        ),
-        (
-            {"apply": lambda p, x: linear(p, x)[0], "params": START},
-            InvalidValueError,
-            r"returned shape \(2,\)",
-        ),
+        ({"apply": lambda p, x: linear(p, x)[:, 0], "params": START}, InvalidValueError, r"returned shape \(3,\)"),
+        ({"apply": lambda p, x: linear(p, x)[0], "params": START}, InvalidValueError, r"returned shape \(2,\)"),
         ({"apply": linear, "params": START[:, :1]}, InvalidValueError, "at least two classes"),
-        (
-            {"apply": linear, "params": jnp.zeros((6, 3))},
-            InvalidValueError,
-            "logits for 3 classes, but there are 2",
-        ),
+        ({"apply": linear, "params": jnp.zeros((6, 3))}, InvalidValueError, "logits for 3 classes, but there are 2"),
         ({"classes": ["day", "dusk"]}, InvalidValueError, "not one of the declared classes"),
         ({"hidden": 0}, InvalidValueError, "`hidden` must be at least 1"),
         ({"activation": "gelu"}, InvalidValueError, "`activation` must be one of"),
@@ -160,27 +148,24 @@ def test_labels_beyond_the_logits():
     own = net(apply=linear, params=jnp.zeros((6, 3)))
     wrong = np.arange(100) % 2
     wrong[7] = 3
-    with pytest.raises(
-        InvalidValueError, match=r"the label 3 in row 7 of y is not one of the 3 classes .* 0 ... 2"
-    ):
+    with pytest.raises(InvalidValueError, match=r"the label 3 in row 7 of y is not one of the 3 classes .* 0 ... 2"):
         own.fit(X, wrong, **SHORT)
-    problem = own._problem(X, np.arange(100) % 2 * 2)
-    assert problem.classes.tolist() == [0, 1, 2] and set(problem.rows.y) == {0, 2}, "a class without rows"
+    codes, classes = checked_labels(np.arange(100) % 2 * 2, 100, None, 3)
+    assert classes.tolist() == [0, 1, 2] and set(codes) == {0, 2}, "a class without rows"
 
 
 def test_predictions_that_still_move_are_noted(quick_compiler):
     X, y = bytes_and_words()
     with pytest.warns(
-        sc.errors.SciroccoWarning,
-        match=r"BNN have not converged: R-hat of `prediction\[row \d+, (day|night)\]`",
+        sc.errors.SciroccoWarning, match=r"BNN have not converged: R-hat of `prediction\[row \d+, (day|night)\]`"
     ):
         net(num_burnin=0, thin=1, num_samples=60).fit(X, y, num_epochs=60, progress=False)
 
 
 def test_large_inputs_are_remarked():
-    X, y = bytes_and_words()
+    X, _ = bytes_and_words()
     with pytest.warns(sc.errors.SciroccoWarning, match="the inputs of BNN are large"):
-        net()._problem(X.astype(np.float32), y)
+        checked_inputs(X.astype(np.float32))
 
 
 def test_bad_use_of_a_fit(fitted):
@@ -265,9 +250,7 @@ def test_flax_nnx():
     nnx = pytest.importorskip("flax.nnx", reason="Flax is not installed")
     rngs = nnx.Rngs(0)
     check_module(
-        BNN.from_flax(
-            nnx.Sequential(nnx.Linear(6, 4, rngs=rngs), nnx.relu, nnx.Linear(4, 2, rngs=rngs)), None
-        )
+        BNN.from_flax(nnx.Sequential(nnx.Linear(6, 4, rngs=rngs), nnx.relu, nnx.Linear(4, 2, rngs=rngs)), None)
     )
     with pytest.raises(InvalidValueError, match="in addition to parameters"):
         BNN.from_flax(nnx.BatchNorm(6, rngs=rngs), None)

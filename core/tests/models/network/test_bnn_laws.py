@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import scirocco as sc
-from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
 from scirocco.models.network.estimator import BNN
 from scirocco.models.network.networks import ACTIVATIONS, TwoLayers
+from scirocco.models.network.problem import LabelledRows, LogLikelihood, Probabilities, WeightPrior
 
 pytestmark = pytest.mark.law
 
@@ -94,7 +94,7 @@ def test_predictions_average_the_draws(fitted):
 
 def test_prior_is_the_integral_over_the_precision():
     """Of three weights, by quadrature over λ; up to a constant."""
-    prior, rate = Prior(1.5, 0.7), stats.gamma(1.5, scale=1 / 0.7)
+    prior, rate = WeightPrior(1.5, 0.7), stats.gamma(1.5, scale=1 / 0.7)
     precisions = np.linspace(1e-6, 60, 400_001)
 
     def integral(w):
@@ -108,7 +108,7 @@ def test_prior_is_the_integral_over_the_precision():
 
 def test_precision_given_weights(seed):
     """Gamma(α + d/2, β + |w|²/2), exactly."""
-    prior, weights = Prior(1.0, 1.0), np.random.default_rng(seed).normal(size=(3, 2))
+    prior, weights = WeightPrior(1.0, 1.0), np.random.default_rng(seed).normal(size=(3, 2))
     rng = np.random.default_rng([seed, 1])
     drawn = [prior.draw_precisions({"w": weights}, rng)["w"] for _ in range(2_000)]
     law = stats.gamma(1 + 3, scale=1 / (1 + np.sum(weights**2) / 2))
@@ -128,6 +128,6 @@ def test_network_and_likelihood_by_hand(activation, seed):
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     said = Probabilities(network)
     np.testing.assert_allclose(said(params, jnp.asarray(pixels)), p, atol=1e-6)
-    found = LogLikelihood(said)(params, Rows(jnp.asarray(pixels), jnp.asarray(y)))
+    found = LogLikelihood(said)(params, LabelledRows(jnp.asarray(pixels), jnp.asarray(y)))
     np.testing.assert_allclose(found, np.log(p[np.arange(5), y]), atol=1e-5)
     assert jax.tree.map(np.shape, params) == {"A": (4, 3), "B": (6, 4), "a": (3,), "b": (4,)}

@@ -23,7 +23,7 @@ from scirocco.models import (
 )
 from scirocco.models.inputs.formulas import Design
 from scirocco.models.regression import approximation, density
-from scirocco.models.regression.inference import in_own_units
+from scirocco.models.regression.approximation import in_own_units
 
 pytestmark = pytest.mark.compile
 
@@ -78,9 +78,9 @@ def test_interactions_splines_categories_and_offsets():
         np.testing.assert_allclose(x[name], wanted - np.mean(wanted), atol=1e-6)
     shifted = FRAME.y - np.log(FRAME.hours)
     np.testing.assert_allclose(found.rows["y"], shifted - shifted.mean(), atol=1e-4)
-    assert found.model.log_likelihood(
-        {"coef": np.zeros(38, np.float32), "noise": np.float32(1)}, found.rows
-    ).shape == (120,)
+    assert found.model.log_likelihood({"coef": np.zeros(38, np.float32), "noise": np.float32(1)}, found.rows).shape == (
+        120,
+    )
     without = composed(LinearRegression(formula="y ~ 0 + city"), FRAME)
     assert "intercept" not in without.method.start
     np.testing.assert_array_equal(without.rows["x"].sum(axis=1), 1.0)
@@ -121,31 +121,16 @@ def test_levels_of_numbers_and_knots_come_back_from_json():
     ("kind", "formula", "change", "words"),
     [
         (LinearRegression, "y ~ a + nothing", {}, "has no column 'nothing'; it has a, b, c, hours"),
-        (
-            LinearRegression,
-            "y ~ a",
-            {"a": np.nan},
-            "column `a` has 120 missing or infinite values, the first in row 0",
-        ),
+        (LinearRegression, "y ~ a", {"a": np.nan}, "column `a` has 120 missing or infinite values, the first in row 0"),
         (LinearRegression, "y ~ a", {"y": None}, "column `y` has 120 missing"),
         (LinearRegression, "y ~ a + (1 | city)", {}, "use sc.models.GLMM"),
         (LinearRegression, "y ~ 1", {}, "has no columns"),
         (LinearRegression, "y ~ a + b", {"b": 1.0}, r"column 1 \(`b`\) of X has the single value 1"),
-        (
-            LinearRegression,
-            "city ~ a",
-            {},
-            "^city contains .* in row 0: targets must be numbers",
-        ),
+        (LinearRegression, "city ~ a", {}, "^city contains .* in row 0: targets must be numbers"),
         (LogisticRegression, "y ~ a", {}, "LogisticRegression requires classes"),
         (LogisticRegression, "buys ~ a", {"buys": 1}, "at least two classes"),
         (SoftmaxRegression, "city ~ a + offset(b)", {}, "an offset is added to the log odds of two classes"),
-        (
-            PoissonRegression,
-            "y ~ a",
-            {},
-            r"the response `y` of a poisson model must be a count \(0, 1, 2, ...\)",
-        ),
+        (PoissonRegression, "y ~ a", {}, r"the response `y` of a poisson model must be a count \(0, 1, 2, ...\)"),
         (NegativeBinomialRegression, "a ~ b", {}, "must be a count"),
         (StudentRegression, "y ~ a", {"y": 2.0}, "the response `y` is 2 in all rows"),
         (PoissonRegression, "calls ~ a + offset(city)", {}, "column `city` must have numbers"),
@@ -160,20 +145,11 @@ def test_arguments_that_do_not_suit():
     X, y = FRAME[["a"]], FRAME["calls"]
     for call, words in (
         (lambda: PoissonRegression(formula="calls ~ a").fit(FRAME, y), "names the response"),
-        (
-            lambda: PoissonRegression(formula="calls ~ a", intercept=False).fit(FRAME),
-            "write `0 [+]` in the formula",
-        ),
-        (
-            lambda: PoissonRegression(formula="calls ~ a").fit(FRAME, weights=y),
-            "must be the name of a column",
-        ),
+        (lambda: PoissonRegression(formula="calls ~ a", intercept=False).fit(FRAME), "write `0 [+]` in the formula"),
+        (lambda: PoissonRegression(formula="calls ~ a").fit(FRAME, weights=y), "must be the name of a column"),
         (lambda: PoissonRegression().fit(X, y, weights="weight"), "requires a formula"),
         (lambda: PoissonRegression().fit(X, y, weights=-y), "weights` must be at least 0"),
-        (
-            lambda: PoissonRegression().fit(X, y, offset=y[:3]),
-            "`offset` of PoissonRegression must be 120 numbers",
-        ),
+        (lambda: PoissonRegression().fit(X, y, offset=y[:3]), "`offset` of PoissonRegression must be 120 numbers"),
         (lambda: PoissonRegression().fit(X, y, offset=y / 0.0), "is inf in row|is nan in row"),
         (lambda: PoissonRegression("horseshoe").fit(X, y), "has the priors 'normal' and 'laplace'"),
         (lambda: PoissonRegression(slab=2.0), "has no argument `slab`"),
@@ -192,19 +168,16 @@ def test_a_weight_of_two_is_a_row_twice(classes, baseline):
     rng = np.random.default_rng(3)
     X, codes, weight = rng.normal(size=(20, 2)), rng.integers(0, classes, 20), rng.integers(0, 3, 20)
     offset = rng.normal(size=20) if classes == 2 else None
-    rows = approximation.Rows(X, codes, classes, True, baseline, offset, weight.astype(float))
+    rows = approximation.DesignRows(X, codes, classes, True, baseline, offset, weight.astype(float))
     again = np.repeat(np.arange(20), weight)
-    twice = approximation.Rows(
+    twice = approximation.DesignRows(
         X[again], codes[again], classes, True, baseline, None if offset is None else offset[again]
     )
     theta = rng.normal(size=rows.shape)
     for found, wanted in zip(rows.look(theta), twice.look(theta), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-10)
     y = rng.normal(size=20)
-    factors = [
-        approximation.reduced(X, y, True, weight.astype(float)),
-        approximation.reduced(X[again], y[again], True),
-    ]
+    factors = [approximation.reduced(X, y, True, weight.astype(float)), approximation.reduced(X[again], y[again], True)]
     np.testing.assert_allclose(*(factor.T @ factor for factor in factors), rtol=1e-10)
 
 
@@ -217,14 +190,11 @@ def exact(kind, eta, theta):
         return stats.t(theta["freedom"], eta, theta["noise"])
     if kind is LinearRegression:
         return stats.norm(eta, theta["noise"])
-    return (
-        stats.poisson(np.exp(eta)) if kind is PoissonRegression else stats.bernoulli(1 / (1 + np.exp(-eta)))
-    )
+    return stats.poisson(np.exp(eta)) if kind is PoissonRegression else stats.bernoulli(1 / (1 + np.exp(-eta)))
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [LinearRegression, LogisticRegression, PoissonRegression, NegativeBinomialRegression, StudentRegression],
+    "kind", [LinearRegression, LogisticRegression, PoissonRegression, NegativeBinomialRegression, StudentRegression]
 )
 def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
     """Differences between points, of weighted rows with an offset; also the log likelihoods of rows themselves."""
@@ -242,9 +212,7 @@ def test_log_posteriors_are_those_of_scipy_in_the_users_units(kind):
         inner = {name: np.asarray(part, np.float32) for name, part in inner.items()}
         theta = in_own_units({name: part[None, None] for name, part in inner.items()}, made.told)
         theta = {name: np.asarray(part, np.float64)[0, 0] for name, part in theta.items()}
-        eta = (
-            FRAME[["a", "b"]].to_numpy() @ theta["coef"] + theta["intercept"] + np.log(FRAME.hours).to_numpy()
-        )
+        eta = FRAME[["a", "b"]].to_numpy() @ theta["coef"] + theta["intercept"] + np.log(FRAME.hours).to_numpy()
         law = exact(kind, eta, theta)
         y = FRAME[response].to_numpy().astype(float)
         each = law.logpdf(y) if response == "y" else law.logpmf(y)
@@ -278,10 +246,7 @@ def test_softmax_against_a_class_has_the_likelihood_of_the_differences():
     against = {"coef": coef[1:] - coef[0], "intercept": intercept[1:] - intercept[0]}
     np.testing.assert_allclose(density.Likelihood("softmax", True)(against, rows), whole, rtol=1e-4)
     eta = rows["x"] @ coef.T + intercept
-    both = (
-        approximation.probabilities(eta, True),
-        approximation.probabilities(eta[:, 1:] - eta[:, :1], True, True),
-    )
+    both = (approximation.probabilities(eta, True), approximation.probabilities(eta[:, 1:] - eta[:, :1], True, True))
     np.testing.assert_allclose(*both)
 
 
@@ -309,9 +274,7 @@ def test_a_poisson_posterior_against_quadrature(counts):
     a, deviation = frame.a.to_numpy(), frame.a.std(ddof=0)
     centre = np.log(np.sum(frame.weight * frame.calls) / np.sum(frame.weight * frame.hours))
     slope = model.coef_[0] + model.draws_["coef"].std() * np.linspace(-6, 6, 121)
-    middle = (
-        model.intercept_ + model.coef_[0] * a.mean() + 0.3 * np.linspace(-3, 3, 121)
-    )  # at the mean of the column
+    middle = model.intercept_ + model.coef_[0] * a.mean() + 0.3 * np.linspace(-3, 3, 121)  # at the mean of the column
     grid, level = np.meshgrid(slope, middle, indexing="ij")
     eta = level[..., None] + grid[..., None] * (a - a.mean()) + np.log(frame.hours.to_numpy())
     value = np.sum(frame.weight.to_numpy() * (frame.calls.to_numpy() * eta - np.exp(eta)), axis=-1)
@@ -333,25 +296,16 @@ def test_a_poisson_posterior_against_quadrature(counts):
 
 def test_predictions_of_counts(counts):
     model, frame = counts[0], table(60)
-    eta = model.draws_["coef"].reshape(-1, 1) * frame.a[:3].to_numpy() + model.draws_["intercept"].reshape(
-        -1, 1
-    )
+    eta = model.draws_["coef"].reshape(-1, 1) * frame.a[:3].to_numpy() + model.draws_["intercept"].reshape(-1, 1)
     each = np.exp(eta + np.log(frame.hours[:3].to_numpy()))
     chosen = np.unique(np.linspace(0, len(each) - 1, model.num_prediction_draws).round().astype(int))
     found = model.predict(frame[:3], interval=0.8, kind="mean")
     np.testing.assert_allclose(found.mean, each[chosen].mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found.low, np.quantile(each[chosen], 0.1, axis=0, method="weibull"), rtol=1e-6)
     new = model.predict(frame[:3], interval=0.8)
-    assert (
-        np.all(new.low <= found.low)
-        and np.all(new.high >= found.high)
-        and np.all(new.low == np.floor(new.low))
-    )
+    assert np.all(new.low <= found.low) and np.all(new.high >= found.high) and np.all(new.low == np.floor(new.low))
     assert list(model.predict_frame(frame[:3])) == ["mean", "low", "high"]
-    for change, words in (
-        ({"a": np.nan}, "column `a` has 3 missing"),
-        ({"hours": "long"}, "cannot be computed"),
-    ):
+    for change, words in (({"a": np.nan}, "column `a` has 3 missing"), ({"hours": "long"}, "cannot be computed")):
         with pytest.raises(InvalidValueError, match=words):
             model.predict(frame[:3].assign(**change))
     with pytest.raises(InvalidValueError, match="has no column 'hours'"):
@@ -362,9 +316,7 @@ def test_predictions_of_counts(counts):
 
 def test_a_level_that_the_fit_has_not_seen(quick_compiler):
     model = LogisticRegression.from_formula("buys ~ a + C(city)", FRAME, progress=False, **QUICK)
-    with pytest.raises(
-        InvalidValueError, match="column `city` has 'Rome' in row 0, which the fit did not have"
-    ):
+    with pytest.raises(InvalidValueError, match="column `city` has 'Rome' in row 0, which the fit did not have"):
         model.predict(FRAME[:2].assign(city="Rome"))
 
 
@@ -510,17 +462,13 @@ def test_a_formula_that_would_never_end_is_refused_at_once(term, words):
 )
 def test_ordinary_formulas_are_within_the_limits(term):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"x": rng.uniform(1, 2, 20), "z": rng.normal(size=20), "b": rng.choice(["u", "v"], 20)}
-    )
+    frame = pd.DataFrame({"x": rng.uniform(1, 2, 20), "z": rng.normal(size=20), "b": rng.choice(["u", "v"], 20)})
     assert len(Design(term, frame).matrix(frame)) == 20
 
 
 def test_more_levels_than_memory_holds_are_refused():
     frame = pd.DataFrame({"g": np.arange(100_000).astype(str), "y": np.ones(100_000)})
-    with pytest.raises(
-        InvalidValueError, match=r"column `g` has 100,000 levels. Use sc.models.GLMM with \(1 \| g\)"
-    ):
+    with pytest.raises(InvalidValueError, match=r"column `g` has 100,000 levels. Use sc.models.GLMM with \(1 \| g\)"):
         LinearRegression(formula="y ~ g").fit(frame, progress=False)
 
 

@@ -75,7 +75,7 @@ def test_minibatches_of_logistic_regression_against_quadrature(seed):
     model.fit(X, y, progress=False)
     assert model.run_.configuration["estimator"]["name"] == "ControlVariates"
     axes = [
-        m + s * np.linspace(-5, 5, 61) for m, s in zip(model.coef_[0], model._few["coef"].std(0), strict=True)
+        m + s * np.linspace(-5, 5, 61) for m, s in zip(model.coef_[0], flat(model.draws_["coef"]).std(0), strict=True)
     ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     log_density = np.stack([log_likelihood(X, y, part) for part in grid]) - 0.5 * np.sum(grid**2, axis=-1)
@@ -106,7 +106,7 @@ def test_one_coefficient_of_few_rows_against_quadrature(prior, seed):
 
 
 def test_horseshoe_density_is_the_integral_over_local_scales():
-    prior = density.Horseshoe(1.0, 10.0, None, (0.0,))
+    prior = density.HorseshoePrior(1.0, 10.0, None, (0.0,))
     u = np.arange(-25.0, 25.0, 0.01)
 
     def exact(beta, tau):
@@ -122,7 +122,7 @@ def test_horseshoe_density_is_the_integral_over_local_scales():
 
 @pytest.mark.parametrize(
     "prior",
-    [density.Normal(0.7, 1.0), density.Laplace(0.7, 1.0), density.Horseshoe(0.7, 1.0, None, (0.1, 0.2))],
+    [density.NormalPrior(0.7, 1.0), density.LaplacePrior(0.7, 1.0), density.HorseshoePrior(0.7, 1.0, None, (0.1, 0.2))],
 )
 def test_working_precision_is_the_slope_of_the_log_prior(prior):
     """E[1/variance | β] = -(d log p / dβ) / β for scale mixtures of normals."""
@@ -137,7 +137,7 @@ def test_working_precision_is_the_slope_of_the_log_prior(prior):
 def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, baseline, seed):
     rng = np.random.default_rng([seed, 2])
     X, codes = rng.normal(size=(30, 2)).astype(np.float32), rng.integers(0, num_classes, 30)
-    rows = approximation.Rows(X, codes, num_classes, True, baseline)
+    rows = approximation.DesignRows(X, codes, num_classes, True, baseline)
     theta = rng.normal(size=rows.shape)
 
     def total(theta):
@@ -148,9 +148,7 @@ def test_looks_on_the_host_are_the_derivatives_of_the_likelihood(num_classes, ba
         return jnp.sum(density.Likelihood("softmax", baseline)(params, {"x": X, "y": codes.astype(np.int32)}))
 
     look, at = rows.look(theta), jnp.asarray(theta, jnp.float32)
-    value, gradient, hessian = jax.jit(lambda at: (total(at), jax.grad(total)(at), jax.hessian(total)(at)))(
-        at
-    )
+    value, gradient, hessian = jax.jit(lambda at: (total(at), jax.grad(total)(at), jax.hessian(total)(at)))(at)
     np.testing.assert_allclose(look.value, value, rtol=1e-4)
     np.testing.assert_allclose(look.gradient, gradient, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(look.curvature, -hessian.reshape(theta.size, theta.size), rtol=1e-3, atol=1e-3)
@@ -160,8 +158,8 @@ def test_two_classes_of_the_softmax_are_the_binary_model(seed):
     """With normal priors of deviation s, the difference of the two has deviation √2 s and is independent of the sum."""
     rng = np.random.default_rng([seed, 4])
     X, codes = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(0, 2, 20).astype(np.int32)
-    softmax = sc.Model(density.Likelihood("softmax"), density.Normal(0.5, 1.0), vectorized=True)
-    single = sc.Model(density.Likelihood("bernoulli"), density.Normal(0.5 * 2**0.5, 2**0.5), vectorized=True)
+    softmax = sc.Model(density.Likelihood("softmax"), density.NormalPrior(0.5, 1.0), vectorized=True)
+    single = sc.Model(density.Likelihood("bernoulli"), density.NormalPrior(0.5 * 2**0.5, 2**0.5), vectorized=True)
     gaps = []
     for _ in range(5):
         coef, intercept = rng.normal(size=(2, 3)).astype(np.float32), rng.normal(size=2).astype(np.float32)
@@ -191,6 +189,5 @@ def test_prediction_intervals_cover(seed):
     covered = np.mean((predicted.low < y[2000:]) & (y[2000:] < predicted.high))
     # 4.9 standard errors of the test rows; as much for the noise as 2000 rows show it, and the ends as 1000 draws do
     assert abs(covered - 0.9) < 4.9 * (0.09 / 2000) ** 0.5 * 3**0.5
-    mean, deviation = model.predict(X[2000:], return_std=True)
-    np.testing.assert_allclose(deviation, 0.3, rtol=5 / 4000**0.5)
-    np.testing.assert_array_equal(mean, predicted.mean)
+    np.testing.assert_allclose((predicted.high - predicted.low) / (2 * 1.6449), 0.3, rtol=5 / 4000**0.5)
+    np.testing.assert_array_equal(model.predict(X[2000:]), predicted.mean)

@@ -21,13 +21,7 @@ pytestmark = pytest.mark.unit
 
 FREE = Asked()
 FEW = Measured(
-    drive="gradient",
-    is_random=False,
-    in_memory=True,
-    on_mesh=False,
-    num_rows=500,
-    numbers=5_000,
-    dimension=10,
+    drive="gradient", is_random=False, in_memory=True, on_mesh=False, num_rows=500, numbers=5_000, dimension=10
 )
 MANY = dataclasses.replace(FEW, num_rows=200_000, numbers=2_000_000)
 HUGE = dataclasses.replace(FEW, num_rows=10**7, numbers=10**8)
@@ -57,9 +51,7 @@ FIRST = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("asked", "measured", "method", "because"), [c[1:] for c in FIRST], ids=[c[0] for c in FIRST]
-)
+@pytest.mark.parametrize(("asked", "measured", "method", "because"), [c[1:] for c in FIRST], ids=[c[0] for c in FIRST])
 def test_the_first_choice(asked, measured, method, because):
     verdict = decide(asked, measured)
     assert isinstance(verdict, Again) and not verdict.at_mode
@@ -124,9 +116,7 @@ def test_predictions():
     """Time is proportional to the passes; batches cost less than passes, and more than their share of one."""
     measured = done(MANY, "trajectories", **SLOW)
     twice = with_(measured, pass_seconds=0.04)
-    assert predicted(FREE, twice, "trajectories") == pytest.approx(
-        2 * predicted(FREE, measured, "trajectories")
-    )
+    assert predicted(FREE, twice, "trajectories") == pytest.approx(2 * predicted(FREE, measured, "trajectories"))
     assert predicted(FREE, MANY, "trajectories") is None
     by_hand = (420 + 1_000) * 4 * leapfrogs(10) * 0.02 / 2
     assert predicted(FREE, measured, "trajectories") == pytest.approx(by_hand)

@@ -11,13 +11,12 @@ import pytest
 from jax.scipy.stats import norm
 
 import scirocco as sc
-from scirocco.run import certificate
+from scirocco.diagnostics import chains
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 REGRESSION = sc.Model(
-    lambda p, row: norm.logpdf(row["y"], row["x"] @ p["beta"], p["sigma"]),
-    transforms={"sigma": sc.transforms.positive},
+    lambda p, row: norm.logpdf(row["y"], row["x"] @ p["beta"], p["sigma"]), transforms={"sigma": sc.transforms.positive}
 )
 
 
@@ -25,10 +24,7 @@ def regression(num_rows, columns, seed, unit=1_000.0):
     rng = np.random.default_rng([seed, num_rows])
     x = np.column_stack([np.ones(num_rows), rng.normal(size=(num_rows, columns - 1))]).astype(np.float32)
     y = unit * (x @ rng.normal(size=columns) + rng.normal(size=num_rows))
-    return {"x": x, "y": y.astype(np.float32)}, {
-        "beta": np.zeros(columns, np.float32),
-        "sigma": np.float32(1.0),
-    }
+    return {"x": x, "y": y.astype(np.float32)}, {"beta": np.zeros(columns, np.float32), "sigma": np.float32(1.0)}
 
 
 @pytest.mark.rotates(2, "first guesses")
@@ -67,10 +63,7 @@ def test_a_mode_of_negligible_mass_is_left():
 def two_bumps(distance):
     return sc.Model(
         lambda p, row: 0.0 * row,
-        lambda p: (
-            jnp.logaddexp(-0.5 * (p["a"] - distance) ** 2, -0.5 * (p["a"] + distance) ** 2)
-            - 0.5 * p["b"] ** 2
-        ),
+        lambda p: jnp.logaddexp(-0.5 * (p["a"] - distance) ** 2, -0.5 * (p["a"] + distance) ** 2) - 0.5 * p["b"] ** 2,
     )
 
 
@@ -109,4 +102,4 @@ def _joined(runs):
 
 def test_the_digits_of_an_r_hat():
     """Of chains that are constant it is 10¹⁵ or so."""
-    assert [certificate.in_digits(value) for value in (1.021, 36.5, 5.9e15)] == ["1.02", "36.50", "above 100"]
+    assert [chains.r_hat_in_digits(value) for value in (1.021, 36.5, 5.9e15)] == ["1.02", "36.50", "above 100"]

@@ -12,13 +12,11 @@ import scirocco as sc
 from scirocco.analysis import ksd
 from scirocco.data import ArraySource, Resident
 from scirocco.data.batching import IndependentRows
-from scirocco.run.choose.tuning import reward
+from scirocco.run.choose import reward
 
 KEY = jax.random.key(2)
 MODEL = sc.Model(
-    lambda params, row: (
-        -0.5 * ((row["y"] - row["x"] @ params["slopes"]) / params["sd"]) ** 2 - jnp.log(params["sd"])
-    ),
+    lambda params, row: -0.5 * ((row["y"] - row["x"] @ params["slopes"]) / params["sd"]) ** 2 - jnp.log(params["sd"]),
     lambda params: -0.05 * jnp.sum(params["slopes"] ** 2) - params["sd"],
     transforms={"slopes": None, "sd": sc.transforms.positive},
 )
@@ -57,9 +55,9 @@ def positions(shape, width, seed):
 
 def gradients(table, at):
     """∇ log posterior over all rows."""
-    return jax.jit(
-        jax.vmap(jax.vmap(lambda p: ravel_pytree(MODEL.combine(p, MODEL.summand.total(p, table.data)))[0]))
-    )(at)
+    return jax.jit(jax.vmap(jax.vmap(lambda p: ravel_pytree(MODEL.combine(p, MODEL.summand.total(p, table.data)))[0])))(
+        at
+    )
 
 
 @pytest.mark.rotates(2)
@@ -73,10 +71,7 @@ def test_it_is_ksd_in_whitened_coordinates(dense, seed):
     at = positions((lanes, count), 0.05, seed)
     draws = jax.vmap(jax.vmap(MODEL.constrain))(at)
     flat = np.asarray(jax.vmap(jax.vmap(lambda tree: ravel_pytree(tree)[0]))(at), np.float64)
-    away, slopes = (
-        flat - np.asarray(ravel_pytree(judge.centre)[0]),
-        np.asarray(gradients(table, at), np.float64),
-    )
+    away, slopes = (flat - np.asarray(ravel_pytree(judge.centre)[0]), np.asarray(gradients(table, at), np.float64))
     matrix = factor if dense else np.diag(factor)
     u, s = away @ np.linalg.inv(matrix).T, slopes @ matrix
     for replicates in (1, 2, 3):
@@ -108,9 +103,7 @@ def test_blocks_of_rows_have_no_bias(seed, monkeypatch):
     repeated = jax.tree.map(lambda leaf: jnp.repeat(leaf, num_rows, axis=1), at)
     found = reward.gradients(MODEL, block, judge, repeated, KEY)
     assert seen == [((num_rows,), 0, num_rows)]
-    each = np.concatenate(
-        [np.asarray(leaf, np.float64).reshape(num_rows, -1) for leaf in jax.tree.leaves(found)], 1
-    )
+    each = np.concatenate([np.asarray(leaf, np.float64).reshape(num_rows, -1) for leaf in jax.tree.leaves(found)], 1)
     exact = np.asarray(gradients(table, at), np.float64)[0, 0]
     spread = each.std(axis=0)
     assert np.all(spread > 0.01 * np.abs(exact))  # single blocks differ, so there is something to average

@@ -112,21 +112,16 @@ def test_streamed_rows_give_the_same(data, kind, tmp_path):
     streamed = compose(sc.data.open(tmp_path / "rows")).table
     assert streamed.streamed
     here, there = (
-        metric.shape_at(MODEL, table, mode(data), kind, KEY).factor
-        for table in (compose(data).table, streamed)
+        metric.shape_at(MODEL, table, mode(data), kind, KEY).factor for table in (compose(data).table, streamed)
     )
     if kind == "diagonal":
         np.testing.assert_allclose(there, here, rtol=1e-4)
     else:  # eigenvectors of eigenvalues that are nearly equal may differ: LLᵀ does not
-        np.testing.assert_allclose(
-            relative(there, np.linalg.inv(here @ here.T.astype(np.float64))), 1.0, rtol=1e-3
-        )
+        np.testing.assert_allclose(relative(there, np.linalg.inv(here @ here.T.astype(np.float64))), 1.0, rtol=1e-3)
 
 
 def test_many_rows_are_represented_by_some(data, monkeypatch):
-    monkeypatch.setattr(
-        limits, "LIMITS", dataclasses.replace(limits.LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2)
-    )
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2))
     shape = metric.shape_at(MODEL, compose(data).table, mode(data), "laplace", KEY)
     values = relative(shape.factor, precision(data))
     # of 500 rows; five times the relative error √(2/500) of a variance
@@ -152,14 +147,10 @@ def wide_problem(which):
         matrix = np.linalg.inv(matrix)
     units = 10 ** rng.uniform(-2, 2, 300)
     matrix = matrix * units[:, None] * units
-    exact, rows = (
-        jnp.asarray(matrix, jnp.float32),
-        {"number": np.arange(300), "y": np.full(300, 9.0, np.float32)},
-    )
+    exact, rows = (jnp.asarray(matrix, jnp.float32), {"number": np.arange(300), "y": np.full(300, 9.0, np.float32)})
     sizes = jnp.asarray(units, jnp.float32)
     model = sc.Model(
-        lambda p, row: 1e-3 * row["y"] * sizes[row["number"]] * p[row["number"]],
-        lambda p: -0.5 * p @ exact @ p,
+        lambda p, row: 1e-3 * row["y"] * sizes[row["number"]] * p[row["number"]], lambda p: -0.5 * p @ exact @ p
     )
     return model, rows, matrix
 
@@ -194,9 +185,7 @@ def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkey
     x = rng.standard_normal((4_000, 600)).astype(np.float32)
     model = sc.Model(lambda p, row: -0.5 * (row @ p) ** 2 + 0.1 * row @ p)
     table = setup.compose(model, x, sc.SGLD(), sc.Minibatch(100), 0).table
-    monkeypatch.setattr(
-        limits, "LIMITS", dataclasses.replace(limits.LIMITS, product_work=150 * 600 * 2 * 16 * 6)
-    )
+    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, product_work=150 * 600 * 2 * 16 * 6))
     shape = metric.shape_at(model, table, jnp.zeros(600), "low_rank", KEY)
     factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(600)).T
     values = relative(factor, x.T.astype(np.float64) @ x)

@@ -40,9 +40,7 @@ def measure(data, estimator):
 
 def test_the_largest_curvature_is_the_largest_eigenvalue(regression):
     exact = np.linalg.eigvalsh(regression["x"].T.astype(np.float64) @ regression["x"])[-1]
-    assert measure(regression, sc.Minibatch(100)).largest_curvature == pytest.approx(
-        exact, rel=0.15
-    )  # 1,024 rows
+    assert measure(regression, sc.Minibatch(100)).largest_curvature == pytest.approx(exact, rel=0.15)  # 1,024 rows
 
 
 def test_the_noise_is_that_at_the_mode_although_the_start_is_far(regression):
@@ -88,9 +86,7 @@ def test_noise_of_control_variates_from_all_rows():
     factor = np.tri(3, dtype=np.float32) * 0.1
     batching = problem.parts.batching
     centre = jnp.array([0.3, -0.2, 0.1])
-    noise, information, turned = pilot._noise_of_all(
-        model, problem.table, batching, centre, factor, jax.random.key(0)
-    )
+    noise, information, turned = pilot._noise_of_all(model, problem.table, batching, centre, factor, jax.random.key(0))
     np.testing.assert_allclose(turned @ turned.T, factor @ factor.T, atol=1e-8)
     round_rows = x.astype(np.float64) @ turned  # the change along u ~ N(0, I) has the mean square r rᵀ |r|²
     squares = (round_rows * np.sum(round_rows**2, axis=1, keepdims=True)).T @ round_rows / 500

@@ -15,7 +15,7 @@ import helpers
 import scirocco as sc
 from scirocco.analysis.tuning import tune
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import session, sinks
+from scirocco.run import keeping, session
 from scirocco.run.choose import set_up
 from scirocco.run.choose.tuning import tune_prepared
 
@@ -145,9 +145,7 @@ def test_a_quarter_goes_on_after_each_round(tuning):
     guess = next(t.settings["step_size"] for t in tuning.trials if t.first_guess)
     assert guess == pytest.approx(0.1, rel=0.01)  # 0.1/λ with λ = 1: control variates have hardly any noise
     assert min(sizes) == pytest.approx(guess / 25)
-    assert max(sizes) == pytest.approx(
-        1 / 3, rel=0.01
-    )  # from here on the step alone inflates a variance by a fifth
+    assert max(sizes) == pytest.approx(1 / 3, rel=0.01)  # from here on the step alone inflates a variance by a fifth
     assert len(set(sizes)) == 32
 
 
@@ -163,9 +161,7 @@ def test_what_was_tried_can_be_looked_at(tuning):
 def test_the_same_seed_makes_the_same_choice(tuning, data):
     again = quick(data, seed=4)
     helpers.assert_equal(tuning.sampler, again.sampler)
-    assert [(t.settings, t.first_guess) for t in again.trials] == [
-        (t.settings, t.first_guess) for t in tuning.trials
-    ]
+    assert [(t.settings, t.first_guess) for t in again.trials] == [(t.settings, t.first_guess) for t in tuning.trials]
     np.testing.assert_array_equal([t.ksd[0] for t in again.trials], [t.ksd[0] for t in tuning.trials])
     other = quick(data, seed=5)
     assert [t.ksd[0] for t in other.trials] != [t.ksd[0] for t in tuning.trials]
@@ -192,8 +188,8 @@ def test_a_stored_run_goes_on_without_tuning_again(data, tuned_once, tmp_path, m
     """Bit for bit, by `sc.resume` and by asking `sc.sample` for the same again."""
     for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
         monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(sinks, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(sinks, "_COMMIT_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
     path = tmp_path / "run"
     whole = draw(data, sc.SGLD("auto"), num_samples=20)
     stop = [lambda report: report.stop() if report.step >= 9 else None]

@@ -4,27 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from scirocco.cli import _common
-from scirocco.cli._common import say, typer, width
-from scirocco.cli._models import (
-    Fitting,
-    Opened,
-    Predicted,
-    Shown,
-    chosen,
-    fit_command,
-    predict_command,
-    show_command,
-)
+from scirocco.cli._common import names_of, say, typer, width
+from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, predict_command, show_command
 from scirocco.errors import InvalidValueError
 from scirocco_latent.commands.topics_tables import flow
 
 if TYPE_CHECKING:
     from scirocco.models import DPMixture
+
+
+class Wanted(NamedTuple):
+    """What to read, and how."""
+
+    path: Path
+    columns: str | None
+    vocabulary: Path | None
+    base: str
+
+
+class TableRows(NamedTuple):
+    """A table or a matrix of counts; `names` are the words of the counts."""
+
+    X: Any
+    names: tuple[str, ...] | None
+    base: str
+    notes: tuple[str, ...] = ()
+
+
+def read(wanted: Wanted, names: Sequence[str] | None = None) -> TableRows:
+    """A table (real numbers by default) or a corpus (counts); `names` are the words of an earlier fit."""
+    path = wanted.path.expanduser()
+    if not path.exists():
+        raise InvalidValueError(f"there is no file or folder {path}.")
+    if not _has_columns(path):
+        if wanted.columns is not None:
+            raise InvalidValueError(f"--columns requires a table, but {path} is a corpus.")
+        return _corpus(path, wanted, names)
+    if wanted.vocabulary is not None:
+        raise InvalidValueError("--vocabulary requires a corpus; the columns of a table have their own names.")
+    from scirocco.models.inputs.files import read_table
+
+    table = read_table(path, names_of(wanted.columns), folders=True)
+    return TableRows(table, None, "gaussian" if wanted.base == "auto" else wanted.base)
+
+
+def _has_columns(path: Path) -> bool:
+    from scirocco.data.formats.conversion import is_table
+    from scirocco.data.formats.readers import is_sparse
+    from scirocco.data.native.header import is_data_folder, read_header
+
+    if is_data_folder(path):
+        return read_header(path).kind == "rows"
+    if path.suffix == ".npz":
+        return not is_sparse(path)
+    return is_table(path) or path.suffix in (".zarr", ".npy")
+
+
+def _corpus(path: Path, wanted: Wanted, names: Sequence[str] | None) -> TableRows:
+    from scipy import sparse
+
+    from scirocco_latent.lda.texts import open_corpus
+
+    if wanted.base == "gaussian":
+        raise InvalidValueError(f"{path} contains word counts, which require --base multinomial.")
+    corpus = open_corpus(path, wanted.vocabulary if wanted.vocabulary is not None else names).corpus
+    indptr, indices, counts = corpus.take_csr(np.arange(corpus.num_documents))
+    shape = (corpus.num_documents, corpus.vocabulary_size)
+    return TableRows(
+        sparse.csr_array((counts, indices, indptr), shape=shape), corpus.vocabulary, "multinomial", corpus.notes
+    )
+
+
+# -- the command
+
 
 _BASES = ("auto", "multinomial", "gaussian")
 """Values of --base."""
@@ -33,16 +90,14 @@ _NUMBERS = 34
 
 cluster_app = typer.Typer(
     help="Dirichlet-process mixtures: clustering that infers the number of clusters.\n\n"
-    "Example: scirocco cluster fit flowers.csv --out flowers-run",
+    "Example: scirocco cluster fit flowers.csv --out flowers-run"
 )
 _DATA = typer.Argument(
     help="A table (CSV, Parquet, Arrow, .npy, .npz, a data folder), or a corpus (docword, .mtx, sparse .npz, text).",
     metavar="DATA",
     show_default=False,
 )
-_COLUMNS = typer.Option(
-    "--columns", metavar="NAMES", help="Columns of a table: age,income or 'x_*'. All by default."
-)
+_COLUMNS = typer.Option("--columns", metavar="NAMES", help="Columns of a table: age,income or 'x_*'. All by default.")
 
 
 @fit_command(cluster_app)
@@ -65,7 +120,7 @@ def fit(
     fitting.check(data)
     from scirocco._checks import choice
     from scirocco.models import DPMixture
-    from scirocco_latent.commands.cluster_rows import Wanted, read
+    from scirocco_latent.commands.cluster import Wanted, read
 
     choice(base, "base", _BASES)
     rows = read(Wanted(data, columns, vocabulary, base))
@@ -79,9 +134,7 @@ def fit(
 def shown(
     opened: Opened,
     most: Annotated[int, typer.Option("--clusters", min=1, help="Clusters to show, the largest first.")] = 20,
-    words: Annotated[
-        int, typer.Option("--words", min=1, help="Categories or columns to show per cluster.")
-    ] = 8,
+    words: Annotated[int, typer.Option("--words", min=1, help="Categories or columns to show per cluster.")] = 8,
     vocabulary: Annotated[Path | None, _common.VOCABULARY] = None,
 ) -> Shown:
     """Show the clusters of a run, largest first: weights with credible intervals, and what is typical of each.
@@ -90,8 +143,10 @@ def shown(
 
     Example: scirocco cluster show flowers-run --json
     """
+    from scirocco_latent.lda.readers import read_vocabulary
+
     model = opened.model
-    names = model.column_names(None if vocabulary is None else _lines(vocabulary))
+    names = model.column_names(None if vocabulary is None else read_vocabulary(vocabulary)[0])
     found = _profiles(model, names, words, opened.interval)
     low, high = model.num_clusters(opened.interval)
     values = {
@@ -106,9 +161,7 @@ def shown(
 
 @predict_command(cluster_app, "cluster")
 def predicted(
-    opened: Opened,
-    data: Annotated[Path, _DATA],
-    columns: Annotated[str | None, _COLUMNS] = None,
+    opened: Opened, data: Annotated[Path, _DATA], columns: Annotated[str | None, _COLUMNS] = None
 ) -> Predicted:
     """Write the most probable cluster of every row, and its probability.
 
@@ -116,18 +169,14 @@ def predicted(
     """
     import pandas
 
-    from scirocco_latent.commands.cluster_rows import Wanted, read
+    from scirocco_latent.commands.cluster import Wanted, read
 
     known = vars(opened.model).get("feature_names_in_")
     rows = read(Wanted(data, columns, None, "auto"), None if known is None else tuple(known))
     chances = opened.model.predict_proba(rows.X)
     labels = chances.argmax(axis=1)
     table = pandas.DataFrame(
-        {
-            "row": np.arange(len(labels)),
-            "cluster": labels,
-            "probability": [f"{p:.4g}" for p in chances.max(axis=1)],
-        }
+        {"row": np.arange(len(labels)), "cluster": labels, "probability": [f"{p:.4g}" for p in chances.max(axis=1)]}
     )
     sizes = {int(label): int((labels == label).sum()) for label in np.unique(labels)}
     values = {"num_rows": len(labels), "rows_of_cluster": sizes}
@@ -155,13 +204,6 @@ class Profile(NamedTuple):
     low: float
     high: float
     typical: tuple[Typical, ...]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} cannot be read ({error}).") from error
 
 
 def _profiles(model: DPMixture, names: Sequence[str], num_typical: int, interval: float) -> list[Profile]:
@@ -207,11 +249,7 @@ def _print_clusters(opened: Opened, clusters: Sequence[Profile], total: int) -> 
         for cluster in clusters
     ]
     some = f"{len(clusters)} of {total} clusters" if len(clusters) < total else f"{total} clusters"
-    what = (
-        "mean (distance to the overall mean, in sd)"
-        if _real(model)
-        else "probability in % (times the overall one)"
-    )
+    what = "mean (distance to the overall mean, in sd)" if _real(model) else "probability in % (times the overall one)"
     print_table(opened.title(some), ["cluster", "weight %", level, what], rows, right=(0, 1, 2))
     low, high = model.num_clusters(opened.interval)
     say(f"clusters with rows: {low} to {high} ({level}); concentration {model.concentration_:.2f}")

@@ -23,12 +23,10 @@ from scirocco.cli._models import (
 )
 
 hmm_app = typer.Typer(
-    help="Hidden Markov models of one or more series.\n\nExample: scirocco hmm fit series.csv --states 3 --out run",
+    help="Hidden Markov models of one or more series.\n\nExample: scirocco hmm fit series.csv --states 3 --out run"
 )
 _TABLE = typer.Argument(
-    help="A table with one row per time: CSV, TSV, text, Parquet, Arrow or .npy.",
-    metavar="DATA",
-    show_default=False,
+    help="A table with one row per time: CSV, TSV, text, Parquet, Arrow or .npy.", metavar="DATA", show_default=False
 )
 _COLUMNS = typer.Option("--columns", metavar="NAMES", help="Columns of observations: x,y. All by default.")
 _BY = typer.Option("--by", metavar="NAME", help="The column with the id of the series of each row.")
@@ -40,28 +38,21 @@ def fit(
     data: Annotated[Path, _TABLE],
     states: Annotated[int, typer.Option("--states", min=1, help="Number of states.")] = 2,
     emissions: Annotated[
-        str,
-        typer.Option("--emissions", help="gaussian, poisson (counts), categorical (labels), or auto."),
+        str, typer.Option("--emissions", help="gaussian, poisson (counts), categorical (labels), or auto.")
     ] = "auto",
     columns: Annotated[str | None, _COLUMNS] = None,
     by: Annotated[str | None, _BY] = None,
-    sticky: Annotated[
-        float, typer.Option("--sticky", min=0, help="Prior pseudo-counts of staying in a state.")
-    ] = 0.0,
+    sticky: Annotated[float, typer.Option("--sticky", min=0, help="Prior pseudo-counts of staying in a state.")] = 0.0,
     preset: Annotated[
         str | None,
-        typer.Option(
-            "--preset", metavar="NAME", help="Sampler of a paper: baker2018, barile2024, aicher2019."
-        ),
+        typer.Option("--preset", metavar="NAME", help="Sampler of a paper: baker2018, barile2024, aicher2019."),
     ] = None,
     sampler: Annotated[
         str | None, typer.Option("--sampler", metavar="NAME", help="gibbs (default), scir, scir_cv, sgrld.")
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device", metavar="NAME", help="auto (default: long series on an accelerator), cpu, gpu."
-        ),
+        typer.Option("--device", metavar="NAME", help="auto (default: long series on an accelerator), cpu, gpu."),
     ] = None,
 ) -> None:
     """Fit a hidden Markov model and store its draws in the folder RUN as it runs.
@@ -121,8 +112,7 @@ def hmm_forecast(
     run: Annotated[Path, _common.RUN],
     steps: Annotated[int, typer.Option("--steps", min=1, help="How many times ahead.")] = 10,
     data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DATA", help="A series to continue; by default the one of the fit."),
+        Path | None, typer.Option("--data", metavar="DATA", help="A series to continue; by default the one of the fit.")
     ] = None,
     columns: Annotated[str | None, _COLUMNS] = None,
     interval: Annotated[float, _common.INTERVAL] = 0.9,
@@ -168,15 +158,10 @@ def _print_states(opened: Opened, table: Any, moves: Any) -> None:
     print_table(opened.title(f"{len(table)} states"), ["state", *names], rows, right=(0,))
     states = range(len(table))
     rows = [
-        [
-            f" {j} ",
-            *(f"{moves.mean[j, k]:.3f} ({moves.low[j, k]:.3f}–{moves.high[j, k]:.3f})" for k in states),
-        ]
+        [f" {j} ", *(f"{moves.mean[j, k]:.3f} ({moves.low[j, k]:.3f}–{moves.high[j, k]:.3f})" for k in states)]
         for j in states
     ]
     print_wrapped("share: of time, in the long run; dwell: expected steps of a visit.")
     print_table("transitions", ["from", *(f"to {k}" for k in states)], rows, right=(0,))
     run = shlex.quote(str(opened.path))
-    print_wrapped(
-        f"Every row: scirocco hmm predict {run} DATA --out FILE.csv. Pictures: scirocco report {run}."
-    )
+    print_wrapped(f"Every row: scirocco hmm predict {run} DATA --out FILE.csv. Pictures: scirocco report {run}.")

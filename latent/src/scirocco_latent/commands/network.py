@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from scirocco.cli import _common
 from scirocco.cli._common import typer, write_whole
-from scirocco.cli._models import (
-    Fitting,
-    Opened,
-    Predicted,
-    Shown,
-    chosen,
-    fit_command,
-    predict_command,
-    show_command,
-)
+from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, predict_command, show_command
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -26,13 +17,11 @@ if TYPE_CHECKING:
     Model = StochasticBlockModel | MixedMembership
 
 network_app = typer.Typer(
-    help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run",
+    help="Blocks and communities of networks.\n\nExample: scirocco network fit edges.csv --blocks 10 --out run"
 )
 _EDGES = "CSV, TSV, text, Parquet, Arrow or .npy: source, target, and a third column if edges have weights."
 _COLUMNS = typer.Option(
-    "--columns",
-    metavar="NAMES",
-    help="Columns to use: source,target or source,target,weight. All by default.",
+    "--columns", metavar="NAMES", help="Columns to use: source,target or source,target,weight. All by default."
 )
 _PAIRS = typer.Argument(help="A table of pairs of nodes: two columns.", metavar="PAIRS", show_default=False)
 _NOTES = {
@@ -46,15 +35,11 @@ _NOTES = {
 @fit_command(network_app, threads=None)
 def fit(
     fitting: Fitting,
-    data: Annotated[
-        Path, typer.Argument(help=f"A table of edges. {_EDGES}", metavar="DATA", show_default=False)
-    ],
+    data: Annotated[Path, typer.Argument(help=f"A table of edges. {_EDGES}", metavar="DATA", show_default=False)],
     columns: Annotated[str | None, _COLUMNS] = None,
     blocks: Annotated[
         int | None,
-        typer.Option(
-            "--blocks", min=1, help="Number of blocks; by default drawn. Communities: 2 by default."
-        ),
+        typer.Option("--blocks", min=1, help="Number of blocks; by default drawn. Communities: 2 by default."),
     ] = None,
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Mixed memberships: nodes belong to several communities.")
@@ -77,9 +62,7 @@ def fit(
     ] = None,
     likelihood: Annotated[
         str | None,
-        typer.Option(
-            "--likelihood", metavar="NAME", help="poisson or bernoulli; by default depends on DATA."
-        ),
+        typer.Option("--likelihood", metavar="NAME", help="poisson or bernoulli; by default depends on DATA."),
     ] = None,
     starts: Annotated[
         int | None, typer.Option("--starts", min=1, help="Short chains from which the best is chosen.")
@@ -120,8 +103,7 @@ def fit(
 def shown(
     opened: Opened,
     nodes: Annotated[
-        Path | None,
-        typer.Option("--nodes", metavar="FILE.csv", help="Write the block of every node to a file."),
+        Path | None, typer.Option("--nodes", metavar="FILE.csv", help="Write the block of every node to a file.")
     ] = None,
     overwrite: Annotated[bool, _common.REPLACE] = False,
 ) -> Shown:
@@ -150,9 +132,7 @@ def shown(
 
 @predict_command(network_app, "network")
 def predicted(
-    opened: Opened,
-    pairs: Annotated[Path, _PAIRS],
-    columns: Annotated[str | None, _COLUMNS] = None,
+    opened: Opened, pairs: Annotated[Path, _PAIRS], columns: Annotated[str | None, _COLUMNS] = None
 ) -> Predicted:
     """Write the probability of an edge of every pair, and that both nodes are in the same block.
 
@@ -179,14 +159,10 @@ def _print_blocks(opened: Opened, table: Any) -> None:
     if unit == "block" and _number(model) is None:
         numbers = list(opened.run.stats["num_blocks"][...].ravel())
         counted += f" ({int(min(numbers))} to {int(max(numbers))} in a draw)"
-    print_table(
-        opened.title(f"{model.nodes_.num_nodes:,} nodes in {counted}"), [unit, *names], rows, right=(0,)
-    )
+    print_table(opened.title(f"{model.nodes_.num_nodes:,} nodes in {counted}"), [unit, *names], rows, right=(0,))
     print_wrapped("; ".join(f"{name}: {_NOTES[name]}" for name in names if name in _NOTES) + ".")
     run = shlex.quote(str(opened.path))
-    print_wrapped(
-        f"Every node: scirocco network show {run} --nodes FILE.csv. Pictures: scirocco report {run}."
-    )
+    print_wrapped(f"Every node: scirocco network show {run} --nodes FILE.csv. Pictures: scirocco report {run}.")
 
 
 def _number(model: Any) -> int | None:

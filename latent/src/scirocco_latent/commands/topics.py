@@ -20,7 +20,7 @@ _NAMES = ("mean", "low", "high")
 topics_app = typer.Typer(
     help="Topic models with a posterior: every word of every topic has a credible interval.\n\n"
     "Example: scirocco topics fit, which fits twenty topics to the docstrings of the installed scientific packages, in "
-    "under a minute.",
+    "under a minute."
 )
 
 _RUN = typer.Argument(help="The folder of a fitted topic model.", metavar="RUN", show_default=False)
@@ -44,8 +44,7 @@ def fit(
         ),
     ] = None,
     num_topics: Annotated[
-        int | None,
-        typer.Option("--topics", min=2, help="Number of topics; 100 by default, 20 without CORPUS."),
+        int | None, typer.Option("--topics", min=2, help="Number of topics; 100 by default, 20 without CORPUS.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUN", help="Folder for the run; required with CORPUS.")
@@ -56,9 +55,7 @@ def fit(
     language: Annotated[
         str,
         typer.Option(
-            "--language",
-            metavar="NAME",
-            help="For text: language of the stop words (auto, english, ..., none).",
+            "--language", metavar="NAME", help="For text: language of the stop words (auto, english, ..., none)."
         ),
     ] = "auto",
     ngrams: Annotated[
@@ -84,8 +81,7 @@ def fit(
         ),
     ] = None,
     seed_weight: Annotated[
-        int | None,
-        typer.Option("--seed-weight", min=1, help="Each seed word counts as so many tokens (chosen)."),
+        int | None, typer.Option("--seed-weight", min=1, help="Each seed word counts as so many tokens (chosen).")
     ] = None,
     labels: Annotated[
         str | None,
@@ -95,23 +91,15 @@ def fit(
             help="The column of a table that has the label of each text: each label is a topic.",
         ),
     ] = None,
-    alpha: Annotated[
-        float | None, typer.Option("--alpha", help="Dirichlet parameter of topics in documents.")
-    ] = None,
-    beta: Annotated[
-        float | None, typer.Option("--beta", help="Dirichlet parameter of words in topics.")
-    ] = None,
+    alpha: Annotated[float | None, typer.Option("--alpha", help="Dirichlet parameter of topics in documents.")] = None,
+    beta: Annotated[float | None, typer.Option("--beta", help="Dirichlet parameter of words in topics.")] = None,
     sampler: Annotated[
         str | None,
-        typer.Option(
-            "--sampler", metavar="NAME", help="auto (default: gibbs), scir, scir_cv, sgrld, sgrhmc, ..."
-        ),
+        typer.Option("--sampler", metavar="NAME", help="auto (default: gibbs), scir, scir_cv, sgrld, sgrhmc, ..."),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            "--preset", metavar="NAME", help="Settings of a paper: patterson2013, baker2018, barile2024."
-        ),
+        typer.Option("--preset", metavar="NAME", help="Settings of a paper: patterson2013, baker2018, barile2024."),
     ] = None,
     step_size: Annotated[
         float | None,
@@ -119,15 +107,11 @@ def fit(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device", metavar="NAME", help="auto (default: an accelerator if there is one), cpu, gpu."
-        ),
+        typer.Option("--device", metavar="NAME", help="auto (default: an accelerator if there is one), cpu, gpu."),
     ] = None,
     held_out: Annotated[
         float | None,
-        typer.Option(
-            "--held-out", help="Share of documents held out to compute perplexity (0.01; 0 for none)."
-        ),
+        typer.Option("--held-out", help="Share of documents held out to compute perplexity (0.01; 0 for none)."),
     ] = None,
     continue_from: Annotated[
         Path | None,
@@ -142,13 +126,11 @@ def fit(
 
     Example: scirocco topics fit docword.kos.txt.gz --topics 50 --chains 2 --out kos
     """
-    given = chosen(
-        num_topics=num_topics, alpha=alpha, beta=beta, sampler=sampler, step_size=step_size, device=device
-    )
+    given = chosen(num_topics=num_topics, alpha=alpha, beta=beta, sampler=sampler, step_size=step_size, device=device)
     words = topics_fit.Words(vocabulary, min_documents, max_share, column, encoding, language, ngrams)
     guiding = topics_fit.Guiding(seed_words, seed_weight, labels)
     topics_fit.run(
-        topics_fit.Request(
+        topics_fit.TopicsRequest(
             *(fitting._replace(out=out), corpus, words, preset, fitting.settings | given),
             *(held_out, continue_from, guiding),
         )
@@ -178,16 +160,11 @@ def topics_transform(
     run: Annotated[Path, _RUN],
     corpus: Annotated[Path, typer.Argument(help=_CORPUS_HELP, metavar="CORPUS", show_default=False)],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FILE", help="File to write; must end in .npz or .csv.", show_default=False
-        ),
+        Path, typer.Option("--out", metavar="FILE", help="File to write; must end in .npz or .csv.", show_default=False)
     ],
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval", min=0.01, max=0.999, help="Also write credible intervals with this probability."
-        ),
+        typer.Option("--interval", min=0.01, max=0.999, help="Also write credible intervals with this probability."),
     ] = None,
     column: Annotated[str | None, _COLUMN] = None,
     encoding: Annotated[str, _ENCODING] = "utf-8",
@@ -207,12 +184,7 @@ def topics_transform(
     _common.check_target(out, (".npz", ".csv"), overwrite)
     model = open_fit(run, group="topics").model
     opened = open_corpus(
-        corpus,
-        model._known(),
-        column=column,
-        encoding=encoding,
-        tokeniser=model._split_by(),
-        may_be_empty=True,
+        corpus, model._known(), column=column, encoding=encoding, tokeniser=model._split_by(), may_be_empty=True
     )
     if not as_json:
         for note in opened.corpus.notes:
@@ -231,9 +203,7 @@ def _write_shares(path: Path, pieces: Iterable[tuple[np.ndarray, ...]], names: S
     """Pieces of one table (means), or of three (means and bounds), each documents × topics; CSV one after the other."""
     with drafted(path) as draft:
         if path.suffix == ".npz":
-            arrays: dict[str, Any] = dict(
-                zip(_NAMES, map(np.concatenate, zip(*pieces, strict=True)), strict=False)
-            )
+            arrays: dict[str, Any] = dict(zip(_NAMES, map(np.concatenate, zip(*pieces, strict=True)), strict=False))
             if names is not None:
                 arrays["documents"] = np.array(names)
             np.savez_compressed(draft, **arrays)
@@ -270,8 +240,7 @@ def topics_compare(
     first: Annotated[Path, _RUN],
     second: Annotated[Path, _RUN],
     corpus: Annotated[
-        Path | None,
-        typer.Option("--corpus", metavar="CORPUS", help="Documents on which to compute both perplexities."),
+        Path | None, typer.Option("--corpus", metavar="CORPUS", help="Documents on which to compute both perplexities.")
     ] = None,
     limit: Annotated[
         float, typer.Option("--limit", min=0.0, max=1.0, help="Largest distance between matched topics.")

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from scirocco_latent.lda.estimator import LDA
     from scirocco_latent.lda.tokeniser import Tokeniser
 
+# settings of a fit without a corpus, on the texts that come with the package
 _EMBEDDED, _EMBEDDED_HELD_OUT = {"num_topics": 20}, 0.02
-_MOST_SHOWN, _WORDS_SHOWN = 20, 6
+_MOST_SHOWN, _WORDS_SHOWN = 20, 6  # topics and words that are printed after a fit
 
 
 class Words(NamedTuple):
@@ -49,7 +50,7 @@ class Guiding(NamedTuple):
         return {"seed_words": words, "seed_weight": self.seed_weight}
 
 
-class Request(NamedTuple):
+class TopicsRequest(NamedTuple):
     """The options of the command. `options` has the arguments of `sc.models.LDA` that were given."""
 
     fitting: Fitting
@@ -67,7 +68,7 @@ class Request(NamedTuple):
         return self.fitting.say
 
 
-def run(request: Request) -> None:
+def run(request: TopicsRequest) -> None:
     """Fit, then show the topics."""
     require("numba", "fitting a topic model")  # before anything is read
     model = _model(request)
@@ -85,7 +86,7 @@ def run(request: Request) -> None:
     request.say("Nothing was kept; `scirocco topics fit --out RUN` keeps the draws.")
 
 
-def _check(request: Request, model: LDA) -> None:
+def _check(request: TopicsRequest, model: LDA) -> None:
     """Reject options that cannot work, before any data are read."""
     from scirocco.models._core.length import check_length
     from scirocco_latent.lda.settings import Size, resolve
@@ -100,7 +101,7 @@ def _check(request: Request, model: LDA) -> None:
     resolve(model.get_params(), Size(1, 1))
 
 
-def _model(request: Request) -> LDA:
+def _model(request: TopicsRequest) -> LDA:
     from scirocco.models import LDA
 
     options = (_EMBEDDED if request.corpus is None else {}) | request.options
@@ -124,7 +125,7 @@ def _seed_words(path: Path) -> Any:
         ) from error
 
 
-def _labels(request: Request) -> list[Any] | None:
+def _labels(request: TopicsRequest) -> list[Any] | None:
     from scirocco_latent.lda.texts import table_column
 
     name = request.guiding.labels
@@ -135,7 +136,7 @@ def _labels(request: Request) -> list[Any] | None:
     return table_column(request.corpus, name, request.words.encoding)
 
 
-def _corpus(request: Request) -> Corpus:
+def _corpus(request: TopicsRequest) -> Corpus:
     from scirocco.models import LDA
     from scirocco_latent.lda.continuing import with_new_words
     from scirocco_latent.lda.corpus import as_corpus
@@ -154,12 +155,7 @@ def _corpus(request: Request) -> Corpus:
     if former is not None and former.tokeniser_ is not None:
         split, known = former.tokeniser_, former.vocabulary_ or ()
     corpus = open_corpus(
-        request.corpus,
-        words.vocabulary,
-        column=words.column,
-        encoding=words.encoding,
-        tokeniser=split,
-        known=known,
+        request.corpus, words.vocabulary, column=words.column, encoding=words.encoding, tokeniser=split, known=known
     ).corpus
     if former is None:
         return corpus
@@ -177,23 +173,19 @@ def _tokeniser(words: Words) -> Tokeniser:
     )
 
 
-def _fit(request: Request, model: LDA, corpus: Corpus, labels: list[Any] | None) -> None:
+def _fit(request: TopicsRequest, model: LDA, corpus: Corpus, labels: list[Any] | None) -> None:
     from scirocco_latent.lda.prediction import hold_out, kept_numbers
 
     fitting = request.fitting
     seed = fitting.settings["seed"]
     fitted, held = hold_out(corpus, request.held_out, seed)
     kept_back = f"; {held.num_documents:,} more are held out" if held is not None else ""
-    size = (
-        f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
-    )
+    size = f"{fitted.num_documents:,} documents, {corpus.vocabulary_size:,} words, {fitted.num_tokens:,} tokens"
     for note in (size + kept_back, *corpus.notes):
         request.say(note)
     if labels is not None and held is not None:
         labels = [labels[number] for number in kept_numbers(corpus.num_documents, held.num_documents, seed)]
-    interrupted = fitting.sample(
-        model, fitted, labels=labels, validation=held, continue_from=request.continue_from
-    )
+    interrupted = fitting.sample(model, fitted, labels=labels, validation=held, continue_from=request.continue_from)
     found = shown_topics(open_fit(fitting.out), _WORDS_SHOWN, most=_MOST_SHOWN)
     score = None if held is None else model.perplexity(held)
 

@@ -12,9 +12,9 @@ from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from scirocco.models import LDA
-    from scirocco_latent.lda.describing import Comparison, Topic, Word
+    from scirocco_latent.lda.describing import Topic, TopicComparison, Word
 
-_BAR = 30
+_BAR = 30  # characters of the picture of an interval
 _AGREED = 1.1  # R-hat
 
 
@@ -28,9 +28,7 @@ def shown_topics(
     found = summarise(model, num_words, opened.interval)
     for number in numbers or ():
         if number not in range(len(found)):
-            raise InvalidValueError(
-                f"there is no topic {number} in {opened.path}: they are 0..{len(found) - 1}."
-            )
+            raise InvalidValueError(f"there is no topic {number} in {opened.path}: they are 0..{len(found) - 1}.")
     some = [each for each in found if numbers is None or each.number in numbers]
     values = {
         "num_topics": model.num_topics,
@@ -132,7 +130,7 @@ def _bar(word: Word, most: float) -> str:
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))
 
 
-def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:
+def print_comparison(found: TopicComparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int) -> None:
     """Print the matched topics, nearest first, then the unmatched ones."""
     from scirocco._console import print_table
 
@@ -159,7 +157,7 @@ def print_comparison(found: Comparison, models: Sequence[LDA], paths: Sequence[P
 
 
 def comparison_as_json(
-    found: Comparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
+    found: TopicComparison, models: Sequence[LDA], paths: Sequence[Path], num_words: int
 ) -> dict[str, Any]:
     """The same as plain values."""
     first, second = (model.top_words(num_words) for model in models)
@@ -167,8 +165,7 @@ def comparison_as_json(
         "runs": [str(path) for path in paths],
         "num_words": found.num_words,
         "pairs": [
-            pair._asdict() | {"words": [list(first[pair.first]), list(second[pair.second])]}
-            for pair in found.pairs
+            pair._asdict() | {"words": [list(first[pair.first]), list(second[pair.second])]} for pair in found.pairs
         ],
         "only_first": list(found.only_first),
         "only_second": list(found.only_second),

@@ -15,15 +15,17 @@ from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco_latent.dp._common import Arrays, kept
 from scirocco_latent.dp._families import clear, copy, evidence, move, weigh
 
+Array = np.ndarray
+
 
 @kept
-def begin_words(seed0: uint64, seed1: uint64, words: np.ndarray) -> None:
+def begin_words(seed0: uint64, seed1: uint64, words: Array) -> None:
     """Seed the random generator in `words`."""
     words[0], words[1] = stream(seed0, seed1, uint64(0))
 
 
 @kept
-def count_all(data: Arrays, labels: np.ndarray, clusters: Arrays) -> None:
+def count_all(data: Arrays, labels: Array, clusters: Arrays) -> None:
     """Compute the statistics of all clusters from the labels."""
     for row in range(labels.size):
         if labels[row] >= 0:
@@ -39,15 +41,15 @@ def clear_all(data: Arrays, clusters: Arrays) -> None:
 
 @called
 def _allocate(
-    members: np.ndarray,
+    members: Array,
     num: int,
     first: int,
     second: int,
     forced: bool,
-    labels: np.ndarray,
+    labels: Array,
     data: Arrays,
     pair: Arrays,
-    space: np.ndarray,
+    space: Array,
     s0: uint64,
     s1: uint64,
 ) -> tuple[Any, Any, float]:
@@ -80,7 +82,7 @@ def _allocate(
 
 
 @called
-def _members(left: int, right: int, labels: np.ndarray, members: np.ndarray) -> int:
+def _members(left: int, right: int, labels: Array, members: Array) -> int:
     """List the rows of two clusters (or of one, twice) in their order in the data, which does not depend on labels."""
     num = 0
     for row in range(labels.size):
@@ -91,9 +93,7 @@ def _members(left: int, right: int, labels: np.ndarray, members: np.ndarray) -> 
 
 
 @called
-def _one_of(
-    label: int, size: int, labels: np.ndarray, members: np.ndarray, s0: uint64, s1: uint64
-) -> tuple[Any, Any, int]:
+def _one_of(label: int, size: int, labels: Array, members: Array, s0: uint64, s1: uint64) -> tuple[Any, Any, int]:
     """Choose one of the `size` rows of a cluster."""
     s0, s1, u = uniform(s0, s1)
     left, place = int(u * size), -1
@@ -121,14 +121,14 @@ def split(
     label: int,
     num_clusters: int,
     data: Arrays,
-    labels: np.ndarray,
-    members: np.ndarray,
+    labels: Array,
+    members: Array,
     clusters: Arrays,
     pair: Arrays,
     alpha: float,
     used: int,
-    space: np.ndarray,
-    words: np.ndarray,
+    space: Array,
+    words: Array,
 ) -> tuple[int, bool]:
     """Propose to split a randomly chosen cluster; return the slots used and whether the split was accepted.
 
@@ -174,14 +174,14 @@ def merge(
     right: int,
     num_clusters: int,
     data: Arrays,
-    labels: np.ndarray,
-    members: np.ndarray,
+    labels: Array,
+    members: Array,
     clusters: Arrays,
     pair: Arrays,
     alpha: float,
     used: int,
-    space: np.ndarray,
-    words: np.ndarray,
+    space: Array,
+    words: Array,
 ) -> tuple[int, bool]:
     """Propose to merge two randomly chosen clusters: the reverse of `split`."""
     sizes = clusters[0]

@@ -8,7 +8,7 @@ from numpy import uint64
 from scirocco.diffusions.host._random import cached_for, inlined, stream
 from scirocco.simplex import _moves
 
-_ROUNDS = 5
+_ROUNDS = 5  # of the Feistel network
 _LEAST = 5  # bits of half a number: smaller networks generate only few of the permutations
 
 

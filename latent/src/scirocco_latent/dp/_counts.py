@@ -20,13 +20,15 @@ from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex._moves import moved
 from scirocco_latent.dp._common import Arrays
 
+Array = np.ndarray
+
 TOGETHER = 16  # factors that are multiplied before magnitudes are checked: 10⁹ to this power is a double
-_SMALL = 1e-100
+_SMALL = 1e-100  # weights below are scaled up before they underflow
 LONG = 48  # longer rows use logarithms: in fewer events a cluster cannot make up a factor of 10⁻³⁰⁰
 
 
 @inlined
-def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: Array, space: Array) -> None:
     """Multiply weights[k], k < num, by the probability of a row in each cluster; up to a common factor."""
     indptr, indices, counts = data
     totals, table, prior = clusters[1], clusters[2], clusters[3][0]
@@ -58,7 +60,7 @@ def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarra
 
 
 @inlined
-def settle_at(num: int, weights: np.ndarray, above: np.ndarray, below: np.ndarray) -> None:
+def settle_at(num: int, weights: Array, above: Array, below: Array) -> None:
     highest = 0.0
     for k in range(num):
         weights[uint64(k)] *= above[uint64(k)] / below[uint64(k)]
@@ -71,7 +73,7 @@ def settle_at(num: int, weights: np.ndarray, above: np.ndarray, below: np.ndarra
 
 @called
 def weigh_by_logarithms(
-    row: int, length: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
+    row: int, length: int, data: Arrays, clusters: Arrays, num: int, weights: Array, space: Array
 ) -> None:
     """`weigh` for long rows, whose intermediate products may underflow for the most probable cluster."""
     indptr, indices, counts = data
@@ -158,7 +160,7 @@ def evidence(clusters: Arrays, k: int) -> float:
 # `parameters` are those variables, (categories, clusters), and their normalised probabilities.
 
 
-_FLOOR = 1e-300
+_FLOOR = 1e-300  # avoids log 0 and division by 0
 
 
 @called
@@ -171,7 +173,7 @@ def advance(
     num: int,
     method: int,
     step: float,
-    seed: np.ndarray,
+    seed: Array,
     first: int,
     last: int,
 ) -> None:
@@ -189,13 +191,11 @@ def advance(
             x, shape, count = gammas[w, k], prior + scale * table[w, k], reference_scale * others[w, k]
             drift = shape - x - scale * totals[k] * shares[w, k]
             wanted = prior + count if count > 0.0 else 0.0
-            s0, s1, gammas[w, k] = moved(
-                s0, s1, x, shape, drift, wanted, scale * count, method, step, 1.0, plain
-            )
+            s0, s1, gammas[w, k] = moved(s0, s1, x, shape, drift, wanted, scale * count, method, step, 1.0, plain)
 
 
 @called
-def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
+def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: Array) -> None:
     """Redraw the sums over categories, ~ Gamma(Va + n_k): they depend on the current n_k but not on θ."""
     gammas, totals, prior = parameters[0], clusters[1], clusters[3][0]
     for k in range(num):
@@ -210,7 +210,7 @@ def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) ->
 
 
 @called
-def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
+def born(parameters: Arrays, clusters: Arrays, k: int, seed: Array) -> None:
     """Draw component k from the prior."""
     gammas, prior = parameters[0], clusters[3][0]
     s0, s1 = stream(seed[0], seed[1], uint64(k))
@@ -238,9 +238,7 @@ def settle(parameters: Arrays, first: int, last: int) -> None:
 
 
 @called
-def density_by_logarithms(
-    row: int, data: Arrays, parameters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
-) -> None:
+def density_by_logarithms(row: int, data: Arrays, parameters: Arrays, num: int, weights: Array, space: Array) -> None:
     """Multiply weights[k], k < num, by f(x | θ_k), up to a factor: for long rows, and where products have become 0."""
     indptr, indices, counts = data
     shares, logs, highest = parameters[1], space[0], -np.inf

@@ -21,20 +21,22 @@ from scirocco_latent.dp._counts import (
 )
 from scirocco_latent.dp._slices import BLOCK, VECTOR
 
+Array = np.ndarray
+
 _SMALL = 1e-200  # below this a product is inaccurate
 
 
 @kept
 def sweep(
-    rows: np.ndarray,
+    rows: Array,
     begin: int,
     data: Arrays,
-    labels: np.ndarray,
+    labels: Array,
     clusters: Arrays,
     alpha: float,
     used: int,
-    space: np.ndarray,
-    words: np.ndarray,
+    space: Array,
+    words: Array,
 ) -> tuple[int, int]:
     """See `_normal_rows.sweep`."""
     indptr, indices, counts = data
@@ -104,7 +106,7 @@ def sweep(
 
 
 @kept
-def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, num: int) -> None:
+def tally(rows: Array, data: Arrays, labels: Array, clusters: Arrays, num: int) -> None:
     """See `_normal_rows.tally`."""
     indptr, indices, counts = data
     sizes, totals, table = clusters[0], clusters[1], clusters[2]
@@ -121,15 +123,15 @@ def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, 
 
 @kept
 def allocate(
-    rows: np.ndarray,
+    rows: Array,
     data: Arrays,
     parameters: Arrays,
-    components: np.ndarray,
-    bounds: np.ndarray,
-    before: np.ndarray,
-    chosen: np.ndarray,
+    components: Array,
+    bounds: Array,
+    before: Array,
+    chosen: Array,
     num: int,
-    seed: np.ndarray,
+    seed: Array,
     first: int,
     last: int,
 ) -> None:

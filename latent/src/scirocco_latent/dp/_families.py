@@ -11,6 +11,8 @@ from numba.extending import overload
 from scirocco_latent.dp import _counts, _normal
 from scirocco_latent.dp._common import Arrays
 
+Array = np.ndarray
+
 _PLAIN: Any = {"nogil": True, "error_model": "numpy"}
 
 
@@ -19,7 +21,7 @@ def _of(data: types.BaseTuple) -> Any:
     return _counts if len(data) == 3 else _normal
 
 
-def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: Array, space: Array) -> None:
     """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
 
 
@@ -49,18 +51,18 @@ def advance(
     num: int,
     method: int,
     step: float,
-    seed: np.ndarray,
+    seed: Array,
     first: int,
     last: int,
 ) -> None:
     """Move the parameters of clusters k < num by one step, in some of their coordinates."""
 
 
-def rescale(data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
+def rescale(data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: Array) -> None:
     """Redraw the auxiliary variables that the parameters do not depend on."""
 
 
-def born(data: Arrays, parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
+def born(data: Arrays, parameters: Arrays, clusters: Arrays, k: int, seed: Array) -> None:
     """Draw component k from the prior."""
 
 
@@ -82,17 +84,13 @@ def _weigh(
 
 
 @overload(move, jit_options=_PLAIN, strict=False)
-def _move(
-    row: types.Type, data: types.BaseTuple, clusters: types.Type, k: types.Type, sign: types.Type
-) -> Any:
+def _move(row: types.Type, data: types.BaseTuple, clusters: types.Type, k: types.Type, sign: types.Type) -> Any:
     chosen = _of(data).move
     return lambda row, data, clusters, k, sign: chosen(row, data, clusters, k, sign)
 
 
 @overload(copy, jit_options=_PLAIN, strict=False)
-def _copy(
-    data: types.BaseTuple, source: types.Type, k: types.Type, target: types.Type, slot: types.Type
-) -> Any:
+def _copy(data: types.BaseTuple, source: types.Type, k: types.Type, target: types.Type, slot: types.Type) -> Any:
     chosen = _of(data).copy
     return lambda data, source, k, target, slot: chosen(source, k, target, slot)
 
@@ -125,12 +123,8 @@ def _advance(
     last: types.Type,
 ) -> Any:
     chosen = _of(data).advance
-    return (
-        lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
-            chosen(
-                parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
-            )
-        )
+    return lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
+        chosen(parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
     )
 
 
@@ -143,9 +137,7 @@ def _rescale(
 
 
 @overload(born, jit_options=_PLAIN, strict=False)
-def _born(
-    data: types.BaseTuple, parameters: types.Type, clusters: types.Type, k: types.Type, seed: types.Type
-) -> Any:
+def _born(data: types.BaseTuple, parameters: types.Type, clusters: types.Type, k: types.Type, seed: types.Type) -> Any:
     chosen = _of(data).born
     return lambda data, parameters, clusters, k, seed: chosen(parameters, clusters, k, seed)
 

@@ -23,12 +23,14 @@ from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex._moves import GIBBS, moved
 from scirocco_latent.dp._common import Arrays
 
+Array = np.ndarray
+
 _TOGETHER = 8  # factors that are multiplied before a logarithm is taken
-_HALF_LOG_PI = 0.5 * math.log(math.pi)
+_HALF_LOG_PI = 0.5 * math.log(math.pi)  # of the Student density
 
 
 @inlined
-def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: np.ndarray, space: np.ndarray) -> None:
+def weigh(row: int, data: Arrays, clusters: Arrays, num: int, weights: Array, space: Array) -> None:
     """Multiply weights[k], k < num, by the density of a row in each cluster; up to a common factor."""
     values = data[0]
     means, rates, constants = clusters[3], clusters[4], clusters[5]
@@ -142,7 +144,7 @@ def advance(
     num: int,
     method: int,
     step: float,
-    seed: np.ndarray,
+    seed: Array,
     first: int,
     last: int,
 ) -> None:
@@ -175,12 +177,12 @@ def advance(
 
 
 @called
-def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray) -> None:
+def rescale(parameters: Arrays, clusters: Arrays, num: int, seed: Array) -> None:
     """Do nothing: these parameters have no auxiliary variables."""
 
 
 @called
-def born(parameters: Arrays, clusters: Arrays, k: int, seed: np.ndarray) -> None:
+def born(parameters: Arrays, clusters: Arrays, k: int, seed: Array) -> None:
     """Draw component k from the prior."""
     means, precisions = parameters[0], parameters[1]
     prior, rates = clusters[6], clusters[7]
@@ -204,9 +206,7 @@ def settle(parameters: Arrays, first: int, last: int) -> None:
 
 
 @called
-def density(
-    row: int, data: Arrays, parameters: Arrays, num: int, weights: np.ndarray, space: np.ndarray
-) -> None:
+def density(row: int, data: Arrays, parameters: Arrays, num: int, weights: Array, space: Array) -> None:
     """Multiply weights[k], k < num, by f(x | μ_k, τ_k); up to a common factor."""
     values = data[0]
     means, precisions, constants = parameters

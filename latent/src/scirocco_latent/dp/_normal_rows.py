@@ -11,12 +11,14 @@ from scirocco_latent.dp._common import Arrays, kept
 from scirocco_latent.dp._normal import clear, density, move, weigh
 from scirocco_latent.dp._slices import BLOCK, VECTOR
 
+Array = np.ndarray
+
 # allows vectorised sums
 _reordered = njit(nogil=True, error_model="numpy", forceinline=True, fastmath={"reassoc", "contract"})
 
 
 @_reordered
-def total_of(weights: np.ndarray, num: int) -> float:
+def total_of(weights: Array, num: int) -> float:
     """Σ_k weights[k], k < num; vectorised, always in the same order."""
     total = 0.0
     for k in range(num):
@@ -26,15 +28,15 @@ def total_of(weights: np.ndarray, num: int) -> float:
 
 @kept
 def sweep(
-    rows: np.ndarray,
+    rows: Array,
     begin: int,
     data: Arrays,
-    labels: np.ndarray,
+    labels: Array,
     clusters: Arrays,
     alpha: float,
     used: int,
-    space: np.ndarray,
-    words: np.ndarray,
+    space: Array,
+    words: Array,
 ) -> tuple[int, int]:
     """Draw the labels of rows[begin:] one after another: m_k f(x | rows of k) for cluster k, α f(x) for a new one.
 
@@ -76,7 +78,7 @@ def sweep(
 
 
 @kept
-def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, num: int) -> None:
+def tally(rows: Array, data: Arrays, labels: Array, clusters: Arrays, num: int) -> None:
     """Compute the sums of a batch of rows by component."""
     for k in range(num):
         clear(clusters, k)
@@ -86,15 +88,15 @@ def tally(rows: np.ndarray, data: Arrays, labels: np.ndarray, clusters: Arrays, 
 
 @kept
 def allocate(
-    rows: np.ndarray,
+    rows: Array,
     data: Arrays,
     parameters: Arrays,
-    components: np.ndarray,
-    bounds: np.ndarray,
-    before: np.ndarray,
-    chosen: np.ndarray,
+    components: Array,
+    bounds: Array,
+    before: Array,
+    chosen: Array,
     num: int,
-    seed: np.ndarray,
+    seed: Array,
     first: int,
     last: int,
 ) -> None:

@@ -15,18 +15,13 @@ from scirocco.diffusions.host._random import stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex._moves import GIBBS, moved
 from scirocco_latent.dp._common import Arrays, kept
-from scirocco_latent.dp._families import (
-    advance,
-    born,
-    clear,
-    move,
-    rescale,
-    settle,
-)
+from scirocco_latent.dp._families import advance, born, clear, move, rescale, settle
 
-VECTOR = 8
+Array = np.ndarray
+
+VECTOR = 8  # components that are tried together
 BLOCK = 256  # rows with one stream of random numbers: changing it changes the draws
-_FLOOR = 1e-300
+_FLOOR = 1e-300  # avoids log 0 and division by 0
 
 
 @kept
@@ -38,16 +33,16 @@ def forget(data: Arrays, clusters: Arrays, first: int, last: int) -> None:
 
 @kept
 def move_sticks(
-    sticks: np.ndarray,
-    sizes: np.ndarray,
+    sticks: Array,
+    sizes: Array,
     scale: float,
-    reference: np.ndarray,
+    reference: Array,
     num: int,
     alpha: float,
     method: int,
     step: float,
     fresh_sums: bool,
-    seed: np.ndarray,
+    seed: Array,
 ) -> float:
     """Move the two variables of each stick j < num, of shapes 1 + m_j and α + Σ_{l>j} m_l; return Σ log(1 - v_j).
 
@@ -87,7 +82,7 @@ def move_sticks(
 
 
 @kept
-def weigh_sticks(sticks: np.ndarray, weights: np.ndarray, num: int) -> float:
+def weigh_sticks(sticks: Array, weights: Array, num: int) -> float:
     """Compute ω_j for j < num; return the remaining length of the stick."""
     rest = 1.0
     for j in range(num):
@@ -98,9 +93,7 @@ def weigh_sticks(sticks: np.ndarray, weights: np.ndarray, num: int) -> float:
 
 
 @kept
-def slice_rows(
-    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, bounds: np.ndarray, seed: np.ndarray
-) -> float:
+def slice_rows(rows: Array, labels: Array, weights: Array, bounds: Array, seed: Array) -> float:
     """Draw u_i ~ U(0, ω_{z_i}) for a batch; return the lowest."""
     lowest = 1.0
     for block in range((rows.size + BLOCK - 1) // BLOCK):
@@ -114,21 +107,21 @@ def slice_rows(
 
 @kept
 def given_labels(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    sticks: np.ndarray,
-    weights: np.ndarray,
-    bounds: np.ndarray,
-    sizes: np.ndarray,
+    rows: Array,
+    labels: Array,
+    sticks: Array,
+    weights: Array,
+    bounds: Array,
+    sizes: Array,
     scale: float,
-    reference: np.ndarray,
+    reference: Array,
     num: int,
     alpha: float,
-    prior: np.ndarray,
+    prior: Array,
     method: int,
     step: float,
     fresh_sums: bool,
-    seeds: np.ndarray,
+    seeds: Array,
 ) -> tuple[float, float, float]:
     """Draw sticks, α, weights of components j < num and slices of a batch; return α, the rest and the lowest slice.
 
@@ -146,16 +139,16 @@ def given_labels(
 @kept
 def extend(
     data: Arrays,
-    sticks: np.ndarray,
-    weights: np.ndarray,
+    sticks: Array,
+    weights: Array,
     parameters: Arrays,
     clusters: Arrays,
     first: int,
     rest: float,
     lowest: float,
     alpha: float,
-    seed: np.ndarray,
-    other: np.ndarray,
+    seed: Array,
+    other: Array,
 ) -> tuple[int, float]:
     """Draw components from the prior, starting at `first`, until less than `lowest` is left (or it is full)."""
     j = first
@@ -186,14 +179,12 @@ def move_components(
     num: int,
     method: int,
     step: float,
-    seed: np.ndarray,
+    seed: Array,
     first: int,
     last: int,
 ) -> None:
     """Move the parameters of components j < num by one step, in some of their coordinates."""
-    advance(
-        data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last
-    )
+    advance(data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
 
 
 @kept
@@ -207,20 +198,16 @@ def move_all_components(
     num: int,
     method: int,
     step: float,
-    seed: np.ndarray,
+    seed: Array,
     coordinates: int,
 ) -> None:
     """Move the parameters of components j < num by one step, in all coordinates."""
-    advance(
-        data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates
-    )
+    advance(data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates)
     settle(data, parameters, 0, num)
 
 
 @kept
-def rescale_components(
-    data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: np.ndarray
-) -> None:
+def rescale_components(data: Arrays, parameters: Arrays, clusters: Arrays, num: int, seed: Array) -> None:
     """Redraw the auxiliary variables that the parameters do not depend on."""
     rescale(data, parameters, clusters, num, seed)
 
@@ -232,9 +219,7 @@ def settle_components(data: Arrays, parameters: Arrays, first: int, last: int) -
 
 
 @kept
-def relabel(
-    rows: np.ndarray, data: Arrays, labels: np.ndarray, chosen: np.ndarray, clusters: Arrays, keeps: bool
-) -> int:
+def relabel(rows: Array, data: Arrays, labels: Array, chosen: Array, clusters: Arrays, keeps: bool) -> int:
     """Write new labels; update cluster sums (`keeps`) or only sizes. Return the number of components up to the last."""
     sizes = clusters[0]
     for place in range(rows.size):

@@ -24,25 +24,22 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import threefry
-from scirocco.diffusions._rounds import normal_quantile, uniforms
-from scirocco.diffusions.variates import gamma_attempts
+from scirocco.diffusions.variates import gamma_attempts, normal_quantile, uniforms
 from scirocco.errors import InvalidValueError
 from scirocco.types import Array
 from scirocco_latent.dp.chain import MixtureChain
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import CountRows, Rows
-from scirocco_latent.dp.settings import Gamma, Settings
+from scirocco_latent.dp.settings import Gamma, MixtureSettings
 
-_TOO_MANY = 1 << 16
+_TOO_MANY = 1 << 16  # components: the concentration has diverged
 _AT_ONCE = 1 << 26
 """Numbers of the largest arrays (rows x components) of a step."""
 _LOOK = 1_024
 """Steps after which the number of components may be made smaller, which compiles another program."""
 _SHORTEST = 4
 """Length of the shortest rows of counts; the next lengths are four times as long."""
-_STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS, _ORDER = range(
-    8
-)  # purposes of random words
+_STICKS, _ALPHA, _NEW_STICKS, _SLICES, _PARAMETERS, _MEANS, _LABELS, _ORDER = range(8)  # purposes of random words
 
 
 def _words(words: Array, purpose: int) -> Array:
@@ -69,7 +66,7 @@ def _sizes(labels: Array, capacity: int) -> Array:
 
 
 @_tree.pytree_dataclass
-class Counts:
+class CountArrays:
     """Rows of counts, in blocks of similar lengths; θ_j | z ~ Dir(a + sums), as logarithms (component, category)."""
 
     blocks: tuple[tuple[Array, Array], ...]
@@ -120,9 +117,7 @@ class Normals:
         """Means and precisions of all components."""
         sizes = _sizes(labels, capacity)[:, None].astype(self.values.dtype)
         means = _sums(labels, self.values, capacity) / jnp.maximum(sizes, 1.0)
-        spread = _sums(
-            labels, (self.values - means[labels]) ** 2, capacity
-        )  # about their means: no cancellation
+        spread = _sums(labels, (self.values - means[labels]) ** 2, capacity)  # about their means: no cancellation
         strength = self.strength + sizes
         rate = self.rate + 0.5 * (spread + sizes * self.strength / strength * means**2)
         shape = jnp.broadcast_to(self.shape + 0.5 * sizes, rate.shape)
@@ -142,9 +137,7 @@ class Normals:
             return _chosen(words, row, scores, weights, bound)
 
         numbers = jnp.arange(len(bounds), dtype=jnp.uint32)
-        return jax.lax.map(
-            one, (numbers, self.values, bounds), batch_size=max(1, _AT_ONCE // max(1, means.size))
-        )
+        return jax.lax.map(one, (numbers, self.values, bounds), batch_size=max(1, _AT_ONCE // max(1, means.size)))
 
 
 def _sums(labels: Array, values: Array, capacity: int) -> Array:
@@ -166,7 +159,7 @@ def _sums(labels: Array, values: Array, capacity: int) -> Array:
 # -- steps
 
 
-class State(NamedTuple):
+class DeviceState(NamedTuple):
     """What a chain has on the device."""
 
     labels: Array
@@ -191,7 +184,7 @@ def _ordered(words: Array, sizes: Array, alpha: Array) -> Array:
     return jnp.zeros_like(sizes).at[order].set(_components(sizes.size) + jnp.cumsum(gaps))
 
 
-def _step(rows: Any, prior: Array, words: Array, state: State) -> tuple[State, Array]:
+def _step(rows: Any, prior: Array, words: Array, state: DeviceState) -> tuple[DeviceState, Array]:
     """One step, and whether there were enough components."""
     capacity, alpha = state.weights.size, state.alpha
     sizes = _sizes(state.labels, capacity)
@@ -215,23 +208,23 @@ def _step(rows: Any, prior: Array, words: Array, state: State) -> tuple[State, A
     bounds = weights[before] + jnp.log(uniforms(_words(words, _SLICES), index, 0, weights.dtype)[0])
     parameters = rows.parameters(words, before, capacity)
     labels = rows.labels(words, parameters, weights, bounds)
-    return State(labels, alpha, weights, parameters), (left[-1] < jnp.min(bounds)) & (num <= capacity)
+    return DeviceState(labels, alpha, weights, parameters), (left[-1] < jnp.min(bounds)) & (num <= capacity)
 
 
 @partial(jax.jit, donate_argnums=3)
 def _advance(
-    rows: Any, prior: Array, words: Array, state: State, first: Array, count: Array
-) -> tuple[State, Array, Array]:
+    rows: Any, prior: Array, words: Array, state: DeviceState, first: Array, count: Array
+) -> tuple[DeviceState, Array, Array]:
     """At most `count` steps, until there are not enough components: the state, steps made, sizes of components."""
 
-    def one(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
+    def one(carry: tuple[DeviceState, Array, Array]) -> tuple[DeviceState, Array, Array]:
         state, done, _ = carry
         own = jnp.stack(threefry(words, jnp.asarray(first + done, jnp.uint32), 0))
         moved, enough = _step(rows, prior, own, state)
         kept = jax.tree.map(lambda new, old: jnp.where(enough, new, old), moved, state)
         return kept, done + enough, enough
 
-    def going(carry: tuple[State, Array, Array]) -> Array:
+    def going(carry: tuple[DeviceState, Array, Array]) -> Array:
         return (carry[1] < count) & carry[2]
 
     start = (state, jnp.zeros((), jnp.int32), jnp.ones((), bool))
@@ -242,12 +235,12 @@ def _advance(
 class ArraySlices(MixtureChain):
     """Labels, sticks and components on the device; initial labels are uniform over `initial_clusters`."""
 
-    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, seed: int, number: int):
+    def __init__(self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int):
         super().__init__(rows, family, settings, seed, number)
         prior = settings.concentration
         self._prior = np.array(prior if isinstance(prior, Gamma) else (0.0, 1.0), np.float32)
         self._words = np.random.SeedSequence(self.seed).generate_state(2, np.uint32)
-        made: Counts | Normals
+        made: CountArrays | Normals
         if isinstance(rows, CountRows):
             self._order, made = _blocks(rows, family)
         else:
@@ -261,11 +254,9 @@ class ArraySlices(MixtureChain):
         """A state with room for so many components, whose weights and parameters are not drawn yet."""
         capacity, self.alpha = _power(capacity), float(alpha)
         shapes = jax.eval_shape(
-            lambda: self._rows.parameters(
-                jnp.zeros(2, jnp.uint32), jnp.zeros(len(labels), jnp.int32), capacity
-            )
+            lambda: self._rows.parameters(jnp.zeros(2, jnp.uint32), jnp.zeros(len(labels), jnp.int32), capacity)
         )
-        self._state = State(
+        self._state = DeviceState(
             jnp.asarray(labels, jnp.int32),
             jnp.asarray(alpha, jnp.float32),
             jnp.full(capacity, -jnp.inf, jnp.float32),
@@ -305,7 +296,7 @@ class ArraySlices(MixtureChain):
         if pays and wanted < len(self._sizes) and not self._sizes[wanted:].any():
             labels, alpha, weights, parameters = self._state
             kept = jax.tree.map(lambda leaf: leaf[:wanted], (weights, parameters))
-            self._state, self._sizes = State(labels, alpha, *kept), self._sizes[:wanted]
+            self._state, self._sizes = DeviceState(labels, alpha, *kept), self._sizes[:wanted]
 
     @property
     def labels(self) -> np.ndarray:
@@ -334,13 +325,7 @@ class ArraySlices(MixtureChain):
         """Arrays from which `restore` resumes exactly."""
         labels, alpha, weights, parameters = jax.tree.map(np.asarray, self._state)
         named = {f"parameter{place}": part for place, part in enumerate(parameters)}
-        return {
-            "labels": labels,
-            "concentration": alpha[None],
-            "weights": weights,
-            **named,
-            **super().state(),
-        }
+        return {"labels": labels, "concentration": alpha[None], "weights": weights, **named, **super().state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state from `state`."""
@@ -361,7 +346,7 @@ def _enough(num_rows: int, num_clusters: int) -> int:
     return num_clusters + math.ceil(2.0 * logs / math.log1p(logs / num_clusters))
 
 
-def _blocks(rows: CountRows, family: Any) -> tuple[np.ndarray, Counts]:
+def _blocks(rows: CountRows, family: Any) -> tuple[np.ndarray, CountArrays]:
     """The order of the rows, and the rows in blocks of similar lengths."""
     lengths, order, blocks, longest = np.diff(rows.indptr), [], [], _SHORTEST
     least = 0
@@ -374,9 +359,7 @@ def _blocks(rows: CountRows, family: Any) -> tuple[np.ndarray, Counts]:
             blocks.append((rows.indices[places], np.where(used, rows.counts[places], 0)))
             order.append(chosen)
         least, longest = longest, 4 * longest
-    return np.concatenate(order), Counts(
-        jax.device_put(tuple(blocks)), jnp.float32(family.prior), family.width
-    )
+    return np.concatenate(order), CountArrays(jax.device_put(tuple(blocks)), jnp.float32(family.prior), family.width)
 
 
 def _normals(rows: Any, family: Any) -> Normals:

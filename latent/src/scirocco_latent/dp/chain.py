@@ -11,10 +11,38 @@ import numpy as np
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import SciroccoWarning
 from scirocco.models._core.chain import Arrays, Chain, MixturePurpose, Spec
-from scirocco_latent.dp.compiled import order_kernels
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, RealRows, Rows
-from scirocco_latent.dp.settings import Settings, first_concentration
+from scirocco_latent.dp.settings import MixtureSettings, first_concentration
+
+
+def collapsed_kernels() -> Any:
+    """Kernels of the collapsed sampler."""
+    from scirocco_latent.dp import _collapsed
+
+    return _collapsed
+
+
+def slice_kernels() -> Any:
+    """Kernels of the slice sampler."""
+    from scirocco_latent.dp import _slices
+
+    return _slices
+
+
+def row_kernels(kind: str) -> Any:
+    """`sweep`, `tally` and `allocate`, the loops over rows of a family."""
+    from scirocco_latent.dp import _counts_rows, _normal_rows
+
+    return _counts_rows if kind == "multinomial" else _normal_rows
+
+
+def order_kernels() -> Any:
+    """Kernels of random row orders."""
+    from scirocco_latent.dp import _common
+
+    return _common
+
 
 _CHUNK = 16
 """Neighbours that stay together in batches: their labels fill one cache line."""
@@ -28,7 +56,7 @@ class MixtureChain(Chain):
     A batch consists of chunks of neighbours.
     """
 
-    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, seed: int, number: int):
+    def __init__(self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int):
         super().__init__(seed, number)
         self.family, self.settings = family, settings
         self.num_rows: int = rows.num_rows
@@ -105,7 +133,7 @@ def _padded(values: Array, capacity: int, dtype: type[np.floating]) -> Array:
     return out
 
 
-def spec(family: Family[Any], settings: Settings) -> Spec:
+def spec(family: BaseMeasure[Any], settings: MixtureSettings) -> Spec:
     """Arrays of one draw, with their shapes; in the precision of the family."""
     num = settings.keep_clusters
     parameters = {name: (num, *shape) for name, shape in family.shapes().items()}
@@ -114,7 +142,7 @@ def spec(family: Family[Any], settings: Settings) -> Spec:
     return made._replace(draws={name: leaf.update(dtype=family.dtype) for name, leaf in made.draws.items()})
 
 
-def fingerprint(family: Family[Any], rows: Rows) -> str:
+def fingerprint(family: BaseMeasure[Any], rows: Rows) -> str:
     """Fingerprint of the data."""
     if isinstance(rows, RealRows):
         return ArraySource({"values": rows.values}).fingerprint()

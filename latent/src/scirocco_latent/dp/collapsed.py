@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from scirocco.models._core.chain import MixturePurpose
-from scirocco_latent.dp.chain import MixtureChain
-from scirocco_latent.dp.compiled import collapsed_kernels as kernels
-from scirocco_latent.dp.compiled import row_kernels
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.chain import MixtureChain, row_kernels
+from scirocco_latent.dp.chain import collapsed_kernels as kernels
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
-from scirocco_latent.dp.settings import Settings, given_partition
+from scirocco_latent.dp.settings import MixtureSettings, given_partition
 
 _SLOTS = 16
 """The least number of slots for clusters."""
@@ -36,7 +35,7 @@ class Collapsed(MixtureChain):
     Initial labels are uniform over `initial_clusters`.
     """
 
-    def __init__(self, rows: Rows, family: Family[Any], settings: Settings, seed: int, number: int):
+    def __init__(self, rows: Rows, family: BaseMeasure[Any], settings: MixtureSettings, seed: int, number: int):
         super().__init__(rows, family, settings, seed, number)
         self.data = family.kernel_data(rows)
         self.labels, _ = self._first_labels(min(settings.initial_clusters, rows.num_rows))

@@ -11,8 +11,8 @@ import numpy as np
 from scirocco import _checks
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.errors import InvalidValueError
-from scirocco.models._core.conventions import StepSize
 from scirocco.models._core.device import HOST
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.models._core.view import View
 from scirocco.run.progress import Callback, Report, as_callbacks
@@ -22,10 +22,10 @@ from scirocco_latent.dp import settings as given
 from scirocco_latent.dp.arrays import ArraySlices
 from scirocco_latent.dp.chain import MixtureChain, fingerprint, spec
 from scirocco_latent.dp.collapsed import Collapsed
-from scirocco_latent.dp.families import Family, Gaussian, Multinomial
-from scirocco_latent.dp.results import Results, column_names, reference_rows
+from scirocco_latent.dp.families import BaseMeasure, Gaussian, Multinomial
+from scirocco_latent.dp.results import MixtureResults, column_names, reference_rows
 from scirocco_latent.dp.rows import Rows, Table
-from scirocco_latent.dp.settings import Gamma, Settings
+from scirocco_latent.dp.settings import Gamma, MixtureSettings
 from scirocco_latent.dp.slices import Slices
 
 _LEAST_EPOCHS, _MOST_EPOCHS, _LABELS = 100, 1000, 2_000_000
@@ -36,7 +36,7 @@ _MANY = 1 << 40
 """Rows of `partial_fit`, whose number is not known."""
 
 
-class DPMixture(Results):
+class DPMixture(MixtureResults):
     r"""Dirichlet-process mixture: :math:`G ~ DP(α, G_0)`, :math:`θ_i ~ G`, :math:`x_i ~ f(· | θ_i)`; posterior draws.
 
     The number of clusters is neither fixed nor bounded: the chain creates and removes clusters. It stores the labels of
@@ -146,11 +146,7 @@ class DPMixture(Results):
         self.batch_size, self.counts = batch_size, counts
         self.step_size, self.stick_step_size = step_size, stick_step_size
         self.refresh_every, self.refresh_size = refresh_every, refresh_size
-        self.initial_clusters, self.split_merge, self.keep_clusters = (
-            initial_clusters,
-            split_merge,
-            keep_clusters,
-        )
+        self.initial_clusters, self.split_merge, self.keep_clusters = (initial_clusters, split_merge, keep_clusters)
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains = num_chains
         self.seed, self.num_threads, self.device = seed, num_threads, device
@@ -247,7 +243,7 @@ class DPMixture(Results):
         if self.sampler != "collapsed":
             raise InvalidValueError(f'partial_fit requires sampler="collapsed", got {self.sampler!r}.')
         online = self._online
-        family: Family[Any] = given.base(self.base).resolve(X) if online is None else self._family
+        family: BaseMeasure[Any] = given.base(self.base).resolve(X) if online is None else self._family
         new = family.rows(X)
         if online is not None and not family.informative(new).size:
             return self
@@ -255,9 +251,7 @@ class DPMixture(Results):
         asked = self._asked({})
         settings = given.resolve(self.get_params(), family.kind, _MANY)
         if online is None:
-            online = [
-                Collapsed(rows, family, settings, self.seed, number) for number in range(asked.num_chains)
-            ]
+            online = [Collapsed(rows, family, settings, self.seed, number) for number in range(asked.num_chains)]
             for chain in online:
                 chain.advance(_FIRST_EPOCHS * -(-rows.num_rows // settings.batch_size))
             self._latest, judged = [[] for _ in online], rows
@@ -290,12 +284,12 @@ class DPMixture(Results):
 
     def _program(
         self,
-        family: Family[Any],
+        family: BaseMeasure[Any],
         everything: Rows,
         rows: Rows,
-        settings: Settings,
+        settings: MixtureSettings,
         names: list[str] | None = None,
-        labelling: sharded.Shards | None = None,
+        labelling: sharded.LabelShards | None = None,
     ) -> OwnChains:
         """The chains of `rows`: those of `everything` that carry information, in a random order."""
         num_rows, size = rows.num_rows, settings.batch_size
@@ -311,10 +305,10 @@ class DPMixture(Results):
             default_epochs=min(_MOST_EPOCHS, max(_LEAST_EPOCHS, _LABELS // num_rows)),
         )
 
-    def _settings(self, family: Family[Any], rows: Rows) -> Settings:
+    def _settings(self, family: BaseMeasure[Any], rows: Rows) -> MixtureSettings:
         return given.resolve(self.get_params(), family.kind, rows.num_rows)
 
-    def _shuffled(self, family: Family[Any], rows: Rows) -> Rows:
+    def _shuffled(self, family: BaseMeasure[Any], rows: Rows) -> Rows:
         """The informative rows, in a random order."""
         chosen = family.informative(rows)
         if not chosen.size:
@@ -324,11 +318,11 @@ class DPMixture(Results):
 
 def chain_of(
     rows: Rows,
-    family: Family[Any],
-    settings: Settings,
+    family: BaseMeasure[Any],
+    settings: MixtureSettings,
     seed: int,
     number: int,
-    labelling: sharded.Shards | None = None,
+    labelling: sharded.LabelShards | None = None,
 ) -> MixtureChain:
     """The chain with a number, by the sampler of the settings."""
     if settings.by_arrays:
@@ -338,7 +332,7 @@ def chain_of(
     return Slices(rows, family, settings, seed, number, labelling)
 
 
-def _watcher(family: Family[Any], rows: Rows) -> Callback:
+def _watcher(family: BaseMeasure[Any], rows: Rows) -> Callback:
     def watch(report: Report) -> dict[str, float] | None:
         if report.draws is None or not report.draws["rest"].shape[1]:
             return None

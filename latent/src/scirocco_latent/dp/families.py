@@ -11,22 +11,13 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco_latent.dp.rows import (
-    Array,
-    CountRows,
-    RealRows,
-    RowsT,
-    Table,
-    check_sums,
-    count_rows,
-    real_rows,
-)
+from scirocco_latent.dp.rows import Array, CountRows, RealRows, RowsT, Table, check_sums, count_rows, real_rows
 
-_TINY = 1e-300
-_MUCH = 1e8
+_TINY = 1e-300  # avoids log 0
+_MUCH = 1e8  # of the Dirichlet prior: with more, all clusters are uniform
 
 
-class Family(Protocol[RowsT]):
+class BaseMeasure(Protocol[RowsT]):
     """A base measure with all its parameters set, for one type of rows: the interface of samplers and predictions."""
 
     @property
@@ -251,9 +242,7 @@ class Gaussian:
             rate = _columns(self.rate, "rate", width)
             if np.any(rate <= 0):
                 raise InvalidValueError(f"`rate` must be > 0, got {self.rate}.")
-        return GaussianFamily(
-            tuple(mean.tolist()), float(self.strength), float(self.shape), tuple(rate.tolist())
-        )
+        return GaussianFamily(tuple(mean.tolist()), float(self.strength), float(self.shape), tuple(rate.tolist()))
 
 
 def _columns(given: ArrayLike, name: str, width: int) -> Array:
@@ -262,9 +251,7 @@ def _columns(given: ArrayLike, name: str, width: int) -> Array:
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"`{name}` must be a number or {width} numbers, got {given!r}.") from error
     if array.shape not in ((), (width,)) or not np.all(np.isfinite(array)):
-        raise InvalidValueError(
-            f"`{name}` must be a finite number, or one per column ({width}), got {given!r}."
-        )
+        raise InvalidValueError(f"`{name}` must be a finite number, or one per column ({width}), got {given!r}.")
     return np.broadcast_to(array, (width,)).copy()
 
 

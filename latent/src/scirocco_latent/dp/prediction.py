@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, RowsT
 
 
-def log_joint(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
+def log_joint(family: BaseMeasure[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
     """log ω_j f(x | θ_j), (rows, clusters of the draw + 1); the last column stands for clusters without rows."""
     weights = np.asarray(draw["weights"], np.float64)
     num = int(np.count_nonzero(weights))
@@ -36,12 +36,12 @@ def log_sum(logs: Array, axis: int) -> Array:
     return total
 
 
-def log_predictive(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
+def log_predictive(family: BaseMeasure[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
     """log p(x) of each row given one draw."""
     return log_sum(log_joint(family, rows, draw), axis=1)
 
 
-def memberships(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
+def memberships(family: BaseMeasure[RowsT], rows: RowsT, draw: dict[str, Array]) -> Array:
     """P(row is in cluster j | draw), (rows, clusters of the draw + 1)."""
     logs = log_joint(family, rows, draw)
     shares = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -60,10 +60,10 @@ def memberships(family: Family[RowsT], rows: RowsT, draw: dict[str, Array]) -> A
 # with p the membership probabilities of those rows. Rows of A sum to one, so that probabilities stay probabilities.
 
 
-_FEW = 3.0
+_FEW = 3.0  # rows of a cluster that are too few to translate it by them
 
 
-class Reference(NamedTuple):
+class ReferenceDraw(NamedTuple):
     """The draw that defines the labels, and the translations of the other draws."""
 
     draw: int
@@ -73,8 +73,8 @@ class Reference(NamedTuple):
 
 
 def choose(
-    family: Family[RowsT], rows: RowsT, draws: Callable[[int], dict[str, Array]], num_draws: int
-) -> Reference:
+    family: BaseMeasure[RowsT], rows: RowsT, draws: Callable[[int], dict[str, Array]], num_draws: int
+) -> ReferenceDraw:
     """Choose the reference draw, based on the co-clustering of some rows."""
     known = [_known(memberships(family, rows, draws(number))) for number in range(num_draws)]
     mean = np.zeros((rows.num_rows, rows.num_rows))
@@ -83,10 +83,9 @@ def choose(
     best = int(np.argmin([float(np.sum((shares @ shares.T - mean) ** 2)) for shares in known]))
     reference = draws(best)
     made = [
-        _translation(family, rows, draws(number), reference, shares, known[best])
-        for number, shares in enumerate(known)
+        _translation(family, rows, draws(number), reference, shares, known[best]) for number, shares in enumerate(known)
     ]
-    return Reference(best, known[best].shape[1], made)
+    return ReferenceDraw(best, known[best].shape[1], made)
 
 
 def _known(shares: Array) -> Array:
@@ -96,7 +95,7 @@ def _known(shares: Array) -> Array:
 
 
 def _translation(
-    family: Family[RowsT],
+    family: BaseMeasure[RowsT],
     rows: RowsT,
     draw: dict[str, Array],
     reference: dict[str, Array],
@@ -117,7 +116,7 @@ def _translation(
     return out
 
 
-def translated(family: Family[RowsT], rows: RowsT, draw: dict[str, Array], translation: Array) -> Array:
+def translated(family: BaseMeasure[RowsT], rows: RowsT, draw: dict[str, Array], translation: Array) -> Array:
     """Memberships in the clusters of the reference by another draw, (rows, clusters)."""
     return _known(memberships(family, rows, draw)) @ translation
 

@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 from scirocco.data.values import Frame, Sparse, as_numpy
 from scirocco.diagnostics.intervals import central, check_draws, tails_of, widest
 from scirocco.errors import InvalidValueError
-from scirocco.models._core.conventions import not_fitted
-from scirocco.models._core.model import FittedModel
+from scirocco.models._core.model import FittedModel, not_fitted
 from scirocco.run.encoding import decode, encode
 from scirocco.run.result import Run
 from scirocco_latent.dp import prediction
-from scirocco_latent.dp.families import Family, GaussianFamily, MultinomialFamily
+from scirocco_latent.dp.families import BaseMeasure, GaussianFamily, MultinomialFamily
 from scirocco_latent.dp.prediction import ends
 from scirocco_latent.dp.rows import Array, CountRows, RealRows, Rows, Table
 
@@ -41,13 +40,13 @@ class Cluster(NamedTuple):
     high: float
 
 
-class Results(FittedModel):
+class MixtureResults(FittedModel):
     """Results computed from the draws (chain, draw, ...), in memory or on disk."""
 
-    _family: Family[Any]
+    _family: BaseMeasure[Any]
     _judges: Rows
     """Rows used to choose the reference draw."""
-    _chosen: prediction.Reference | None = None
+    _chosen: prediction.ReferenceDraw | None = None
     n_features_in_: int
     feature_names_in_: Array
     """Only if the columns have names."""
@@ -221,9 +220,7 @@ class Results(FittedModel):
         order = np.argsort(-mean, kind="stable")
         return [Cluster(int(r), float(mean[r]), float(low[r]), float(high[r])) for r in order]
 
-    def intervals(
-        self, interval: float = 0.9, columns: ArrayLike | None = None
-    ) -> dict[str, tuple[Array, Array]]:
+    def intervals(self, interval: float = 0.9, columns: ArrayLike | None = None) -> dict[str, tuple[Array, Array]]:
         """Credible intervals of the parameters of the clusters, numbered as in `predict`: {name: (low, high)}.
 
         In each draw, a cluster of the reference is the average of the clusters matched to it; draws are weighted by the
@@ -245,9 +242,7 @@ class Results(FittedModel):
             check_draws(self._count, interval, _MORE_DRAWS)
         size = max(1, _MOST_NUMBERS // (self._count * chosen.num_clusters))
         parts = [
-            ends(
-                self._draw, self._weights, chosen.translations, names, wanted[:, first : first + size], tails
-            )
+            ends(self._draw, self._weights, chosen.translations, names, wanted[:, first : first + size], tails)
             for first in range(0, wanted.shape[1], size)
         ]
         joined = {name: np.concatenate([part[name] for part in parts], axis=2) for name in names}
@@ -262,9 +257,7 @@ class Results(FittedModel):
     def _averaged(self) -> dict[str, Array]:
         chosen = self._reference()
         weights = np.zeros(chosen.num_clusters)
-        sums = {
-            name: np.zeros((chosen.num_clusters, *shape)) for name, shape in self._family.shapes().items()
-        }
+        sums = {name: np.zeros((chosen.num_clusters, *shape)) for name, shape in self._family.shapes().items()}
         for number, translation in enumerate(chosen.translations):
             shared = self._weights(number)[:, None] * translation
             weights += shared.sum(axis=0)
@@ -291,7 +284,7 @@ class Results(FittedModel):
         weights = np.asarray(self.draws_["weights"][chain, draw], np.float64)
         return weights[: np.count_nonzero(weights)]
 
-    def _reference(self) -> prediction.Reference:
+    def _reference(self) -> prediction.ReferenceDraw:
         self._check_fitted()
         if self._chosen is None:
             self._chosen = prediction.choose(self._family, self._judges, self._draw, self._count)
@@ -365,7 +358,7 @@ def reference_rows(rows: Rows) -> dict[str, Any]:
     return {name: encode(value) for name, value in some._asdict().items()}
 
 
-def _opened(family: dict[str, Any], reference: dict[str, Any]) -> tuple[Family[Any], Rows]:
+def _opened(family: dict[str, Any], reference: dict[str, Any]) -> tuple[BaseMeasure[Any], Rows]:
     """The family and the rows of `reference_rows`."""
     kind: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in family.items()}
     parts = {name: decode(value, name) for name, value in reference.items()}

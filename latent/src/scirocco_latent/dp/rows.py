@@ -13,8 +13,8 @@ from scirocco.models.inputs.tables import numbers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_FITS = 2**31 - 1
-_HUGE = 1e150
+_FITS = 2**31 - 1  # largest sum of counts in the kernels' integers
+_HUGE = 1e150  # squares of larger numbers overflow
 
 
 class CountRows(NamedTuple):
@@ -94,11 +94,7 @@ def count_rows(X: Table, width: int | None = None) -> CountRows:
         at = wrong[0]
         raise InvalidValueError(
             f"counts must be whole numbers >= 0; row {place[at]}, column {indices[at]} holds {values[at]}. "
-            + (
-                "Impute or remove missing values."
-                if np.isnan(values[at])
-                else 'For real numbers use base="gaussian".'
-            )
+            + ("Impute or remove missing values." if np.isnan(values[at]) else 'For real numbers use base="gaussian".')
         )
     some = values > 0
     if not some.all():  # explicit zeros of a sparse matrix
@@ -145,9 +141,7 @@ def real_rows(X: Table, width: int | None = None) -> RealRows:
 def _table(X: Table, what: str) -> Array:
     table = as_numpy(X, "`X`")
     if table.ndim != 2:
-        raise InvalidValueError(
-            f"`X` must be a table of {what} with one row per observation, got shape {table.shape}."
-        )
+        raise InvalidValueError(f"`X` must be a table of {what} with one row per observation, got shape {table.shape}.")
     if table.dtype == object:  # such as pandas' nullable integers
         table = numbers(table, tuple(map(str, X.columns)) if isinstance(X, Frame) else None)
     return _numbers(table)

@@ -22,7 +22,7 @@ _BASES: dict[str, Any] = {"multinomial": Multinomial, "gaussian": Gaussian}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class MixtureSettings:
     """Settings that define a chain, except the base measure, the data and the seed."""
 
     sampler: str
@@ -50,11 +50,7 @@ class Settings:
     @property
     def words(self) -> str:
         """One line: the method, and where it runs."""
-        where = (
-            f"array programs (JAX, {self.device.partition(':')[2]})"
-            if self.by_arrays
-            else "compiled kernels (CPU)"
-        )
+        where = f"array programs (JAX, {self.device.partition(':')[2]})" if self.by_arrays else "compiled kernels (CPU)"
         return f'sampler "{self.sampler}", {where}'
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +77,7 @@ def base(given: object) -> Multinomial | Gaussian:
     return chosen
 
 
-def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
+def resolve(given: dict[str, Any], kind: str, num_rows: int) -> MixtureSettings:
     """Check the arguments of `DPMixture` and fill in the defaults."""
     sampler = given["sampler"]
     _checks.choice(sampler, "sampler", SAMPLERS)
@@ -98,7 +94,7 @@ def resolve(given: dict[str, Any], kind: str, num_rows: int) -> Settings:
     if initial is None:
         usual = (30, 10) if device == HOST else (100, 30)  # more where passes are cheap
         initial = min(num_rows, usual[kind != "multinomial"])
-    return Settings(
+    return MixtureSettings(
         sampler,
         check_concentration(given["concentration"]),
         num_rows if sampler == "gibbs" else batch,

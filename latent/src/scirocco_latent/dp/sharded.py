@@ -25,8 +25,8 @@ from scirocco.cluster.rounds import Workers, folder_for, opened, refuse_shards_a
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource, write_folder
 from scirocco.errors import InvalidValueError
-from scirocco_latent.dp.compiled import row_kernels, slice_kernels
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.chain import row_kernels, slice_kernels
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, CountRows, Rows
 
 
@@ -35,10 +35,10 @@ def labelling_on(
     client: object,
     num_shards: int | None,
     rows: Rows,
-    family: Family[Any],
+    family: BaseMeasure[Any],
     sampler: str,
     store: str | os.PathLike[str] | None,
-) -> Iterator[Shards | None]:
+) -> Iterator[LabelShards | None]:
     """The object that draws labels on the workers of `client`; None without one. The rows are written once."""
     if client is None:
         refuse_shards_alone(num_shards)
@@ -50,10 +50,10 @@ def labelling_on(
             'with `client` use sampler="gibbs" or "scir".'
         )
     with connected(client, "DPMixture.fit") as found, folder_for(store) as folder:
-        yield Shards(Workers(found, num_shards), _written(rows, family, folder), family.kind)
+        yield LabelShards(Workers(found, num_shards), _written(rows, family, folder), family.kind)
 
 
-def _written(rows: Rows, family: Family[Any], folder: Path) -> CorpusSource | FolderSource:
+def _written(rows: Rows, family: BaseMeasure[Any], folder: Path) -> CorpusSource | FolderSource:
     """Write the rows in the format of compiled code, in their order."""
     from scirocco._extras import require
 
@@ -65,7 +65,7 @@ def _written(rows: Rows, family: Family[Any], folder: Path) -> CorpusSource | Fo
     return write_corpus(folder / "rows", matrix, shuffle=False)
 
 
-class Common(NamedTuple):
+class LabelInputs(NamedTuple):
     """Input common to all tasks of a step."""
 
     path: str
@@ -79,7 +79,7 @@ class Common(NamedTuple):
     batch_size: int
 
 
-class Job(NamedTuple):
+class ShardRows(NamedTuple):
     """The rows of a batch that are in one shard."""
 
     places: Array
@@ -89,7 +89,7 @@ class Job(NamedTuple):
     labels: Array
 
 
-class Shards:
+class LabelShards:
     """Draw labels on workers."""
 
     def __init__(self, workers: Workers, source: CorpusSource | FolderSource, kind: str):
@@ -110,11 +110,11 @@ class Shards:
         wide = min(-(-num // vector) * vector, len(weights))
         path, fingerprint = str(self.source.path), self.source.fingerprint()
         needed = _needed(self.kind, parameters, wide)
-        common = Common(path, fingerprint, self.kind, needed, weights[:wide], num, seed, batch.size)
+        common = LabelInputs(path, fingerprint, self.kind, needed, weights[:wide], num, seed, batch.size)
         number = np.int32 if self.source.num_rows < 2**31 else np.int64
         shards = spread_over(batch, self.source.num_rows, self.workers.num_shards)
         jobs = [
-            Job(places.astype(np.int32), batch[places].astype(number), bounds[places], labels[batch[places]])
+            ShardRows(places.astype(np.int32), batch[places].astype(number), bounds[places], labels[batch[places]])
             for places in shards
         ]
         chosen = np.empty(batch.size, np.int32)
@@ -130,7 +130,7 @@ def _needed(kind: str, parameters: tuple[Array, ...], wide: int) -> tuple[Array,
     return tuple(np.ascontiguousarray(part[..., :wide]) for part in parameters)
 
 
-def label_shard(common: Common, job: Job) -> Array:
+def label_shard(common: LabelInputs, job: ShardRows) -> Array:
     """Draw the labels of some rows of a batch (on a worker), with the random numbers of their positions."""
     rows = np.full(common.batch_size, -1, np.int64)  # -1: of another shard
     rows[job.places] = np.arange(job.rows.size)
@@ -145,7 +145,7 @@ def label_shard(common: Common, job: Job) -> Array:
     return chosen[job.places].astype(np.min_scalar_type(common.num))
 
 
-def _data(common: Common, rows: Array) -> tuple[Array, ...]:
+def _data(common: LabelInputs, rows: Array) -> tuple[Array, ...]:
     if common.kind == "multinomial":
         found = opened(CorpusSource, common.path, common.fingerprint).take_csr(rows)
         kinds = (np.int64, np.int32, np.int32)

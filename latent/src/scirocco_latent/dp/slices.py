@@ -29,19 +29,17 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import MixturePurpose
 from scirocco.samplers.schedules import Schedule
 from scirocco.simplex import tables
-from scirocco_latent.dp.chain import MixtureChain
-from scirocco_latent.dp.compiled import collapsed_kernels, row_kernels
-from scirocco_latent.dp.compiled import slice_kernels as kernels
-from scirocco_latent.dp.families import Family
+from scirocco_latent.dp.chain import MixtureChain, collapsed_kernels, row_kernels
+from scirocco_latent.dp.chain import slice_kernels as kernels
+from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, Rows
-from scirocco_latent.dp.settings import Gamma, Settings
+from scirocco_latent.dp.settings import Gamma, MixtureSettings
 
 if TYPE_CHECKING:
-    from scirocco_latent.dp.sharded import Shards
+    from scirocco_latent.dp.sharded import LabelShards
 
-_METHODS = {"gibbs": 0, "scir": 1, "scir_cv": 2, "sgrld": 3}
 _MUCH = 20_000  # numbers to draw, below which threads cost more than they save
-_TOO_MANY = 1 << 16
+_TOO_MANY = 1 << 16  # components: the step size is too long
 
 
 class Slices(MixtureChain):
@@ -54,11 +52,11 @@ class Slices(MixtureChain):
     def __init__(
         self,
         rows: Rows,
-        family: Family[Any],
-        settings: Settings,
+        family: BaseMeasure[Any],
+        settings: MixtureSettings,
         seed: int,
         number: int,
-        labelling: Shards | None = None,
+        labelling: LabelShards | None = None,
     ):
         super().__init__(rows, family, settings, seed, number)
         self._labelling = labelling
@@ -98,10 +96,7 @@ class Slices(MixtureChain):
 
     def _grow(self) -> None:
         """Double the capacity."""
-        before = (
-            *(self.clusters, self._reference, self._counted, self.parameters),
-            *(self.sticks, self.weights),
-        )
+        before = (*(self.clusters, self._reference, self._counted, self.parameters), *(self.sticks, self.weights))
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
             advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
@@ -162,21 +157,13 @@ class Slices(MixtureChain):
         self._reference[2][...] = np.where(kept > 0, counts, 0)
 
     def _move_components(
-        self,
-        scale: float,
-        reference: tuple[Array, ...],
-        reference_scale: float,
-        how: tuple[int, float],
-        seed: Array,
+        self, scale: float, reference: tuple[Array, ...], reference_scale: float, how: tuple[int, float], seed: Array
     ) -> None:
         """Move the parameters given labels."""
         num, coordinates = self.num, self.family.width
-        if self.keeps and how[0] != _METHODS["gibbs"]:
+        if self.keeps and how[0] != tables.METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
-        given = (
-            *(self.data, self.parameters, self._batch, scale, reference, reference_scale),
-            *(num, *how, seed),
-        )
+        given = (*(self.data, self.parameters, self._batch, scale, reference, reference_scale), *(num, *how, seed))
         if coordinates * num > _MUCH:
             work = functools.partial(kernels().move_components, *given)
             run_blocks(work, coordinates, self.settings.num_threads)
@@ -187,16 +174,14 @@ class Slices(MixtureChain):
     def _method(self, sizes: StepSizes | None) -> tuple[int, float]:
         """Method and step size; without a step size, an exact draw."""
         if sizes is None:
-            return _METHODS["gibbs"], 1.0
-        return _METHODS[self.settings.sampler], sizes(self.step)
+            return tables.METHODS["gibbs"], 1.0
+        return tables.METHODS[self.settings.sampler], sizes(self.step)
 
     def _label(self, batch: Array, bounds: Array, known: int, seed: Array) -> None:
         if self._labelling is None:
             chosen = self._drawn(batch, bounds, known, seed)
         else:
-            chosen = self._labelling.draw(
-                batch, self.labels, bounds, self.parameters, self.weights, known, seed
-            )
+            chosen = self._labelling.draw(batch, self.labels, bounds, self.parameters, self.weights, known, seed)
         self.num = kernels().relabel(batch, self.data, self.labels, chosen, self.clusters, self.keeps)
 
     def _drawn(self, batch: Array, bounds: Array, known: int, seed: Array) -> Array:
@@ -265,7 +250,7 @@ class Slices(MixtureChain):
 # -- step sizes on the host
 
 
-_AHEAD = 1024
+_AHEAD = 1024  # step sizes that are computed together
 
 
 class StepSizes:

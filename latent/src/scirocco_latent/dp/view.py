@@ -8,17 +8,7 @@ import numpy as np
 
 from scirocco.drawing import svg
 from scirocco.drawing.charts import forest, scores
-from scirocco.drawing.markup import (
-    Html,
-    Section,
-    choice,
-    interval_cell,
-    join,
-    number,
-    paragraph,
-    search,
-    tag,
-)
+from scirocco.drawing.markup import Html, Section, choice, interval_cell, join, number, paragraph, search, tag
 from scirocco.models._core.view import View, size_of, with_draws
 from scirocco.run import Run
 from scirocco_latent.dp.estimator import DPMixture
@@ -27,6 +17,7 @@ from scirocco_latent.dp.results import Cluster
 Profile = tuple[list[str], list[Html], tuple[str, str, str]]
 """Column names, the rows of a table, and its headings."""
 
+# probability of intervals; most clusters, columns and rows of a forest plot that are shown
 _INTERVAL, _MOST_CLUSTERS, _MOST_COLUMNS, _FOREST = 0.9, 60, 12, 30
 
 
@@ -75,9 +66,7 @@ def _numbers(model: DPMixture) -> Section:
         for value, times in zip(values, counts, strict=True)
     ]
     chart = svg.figure(frame, [svg.axes(frame, "clusters"), *bars], "Posterior of the number of clusters")
-    return Section(
-        "number", "Number of clusters", join([paragraph(words), tag("div", chart, class_="charts")])
-    )
+    return Section("number", "Number of clusters", join([paragraph(words), tag("div", chart, class_="charts")]))
 
 
 def _weights(listed: Sequence[Cluster], level: float) -> Section:
@@ -121,9 +110,7 @@ def _card(row: Cluster, place: int, made: Profile) -> Html:
     label = row.label
     head = [tag("th", text, scope="col", class_="num" if k == 1 else None) for k, text in enumerate(heads)]
     said = f"weight {number(row.weight, 3)} ({number(row.low, 3)} to {number(row.high, 3)})"
-    table = tag(
-        "table", tag("thead", tag("tr", *head)), tag("tbody", *rows), aria_label=f"Profile of cluster {label}"
-    )
+    table = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), aria_label=f"Profile of cluster {label}")
     return tag(
         "article",
         tag("h3", f"Cluster {label}"),

@@ -24,7 +24,7 @@ from scirocco.types import Array, Key, Params, PyTree
 
 TABLES = ("users", "items", "user_bias", "item_bias")
 """The parameters with their own precision λ, in the order of `precisions`."""
-_LOG_2PI = float(np.log(2 * np.pi))
+_LOG_2PI = float(np.log(2 * np.pi))  # of the normal density
 
 
 class Ratings(NamedTuple):
@@ -130,9 +130,7 @@ class RatingModel(Model):
         for number, name in enumerate(TABLES):
             table = position[name]
             out[name] = total[name] - precision[number] * table
-            change.append(
-                law.shape + table.size / 2 - precision[number] * (law.rate + 0.5 * jnp.vdot(table, table))
-            )
+            change.append(law.shape + table.size / 2 - precision[number] * (law.rate + 0.5 * jnp.vdot(table, table)))
         out["precisions"] = total["precisions"] + jnp.stack(change)
         if law.rating_precision is None:
             tau = jnp.exp(position["rating_precision"])
@@ -167,9 +165,7 @@ class RatingSum:
 
     model: RatingModel
 
-    def total(
-        self, position: Params, rows: Ratings, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Ratings, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """Σ_i w_i f(θ, x_i)."""
         return self.expand(self.compact(position, rows), rows, position, weights)
 
@@ -186,9 +182,7 @@ class RatingSum:
         pull = tau * residual
         return Compact(pull[:, None] * right, pull[:, None] * left, pull, 0.5 - 0.5 * tau * residual**2)
 
-    def expand(
-        self, values: Compact, rows: Ratings, position: Params, weights: Array | None = None
-    ) -> PyTree:
+    def expand(self, values: Compact, rows: Ratings, position: Params, weights: Array | None = None) -> PyTree:
         """Σ_i w_i v_i as a tree like the parameters."""
         if weights is not None:
             values = jax.tree.map(lambda v: v * weights.reshape(-1, *[1] * (v.ndim - 1)), values)

@@ -22,7 +22,7 @@ from scirocco_latent.factorisation import gibbs
 from scirocco_latent.factorisation.density import Law, RatingModel, Ratings
 from scirocco_latent.factorisation.method import WithPrecisions
 from scirocco_latent.factorisation.ratings import Rated, Triples, check_triples
-from scirocco_latent.factorisation.results import Results
+from scirocco_latent.factorisation.results import RatingResults
 
 _STEP_SIZE, _BATCH, _NUM_STEPS = 0.01, 5_000, 10_000
 """Step size, ratings of a step and length by default, of a sampler with gradients."""
@@ -30,7 +30,7 @@ _START_SD = 0.1
 """Standard deviation of the factors at the start."""
 
 
-class BPMF(Results):
+class BPMF(RatingResults):
     r"""Bayesian probabilistic matrix factorisation, with posterior draws of factors, biases and precisions.
 
     .. math:: r ∼ N(\text{offset} + U_i · V_j + a_i + b_j, 1/τ), \quad U_i ∼ N(0, I/λ_U), \; V_j ∼ N(0, I/λ_V), \;
@@ -126,13 +126,7 @@ class BPMF(Results):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    def fit(
-        self,
-        users: ArrayLike,
-        items: ArrayLike,
-        ratings: ArrayLike,
-        **options: Unpack[FitOptions],
-    ) -> BPMF:
+    def fit(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike, **options: Unpack[FitOptions]) -> BPMF:
         """Sample factors and biases from the posterior given ratings.
 
         Parameters
@@ -163,9 +157,7 @@ class BPMF(Results):
             _checks.choice(self.sampler, "sampler", (gibbs.METHOD,))
             for name in ("estimator", "batch_size"):
                 if getattr(self, name) is not None:
-                    raise InvalidTypeError(
-                        f'`{name}` is for samplers with gradients; sampler="gibbs" has none.'
-                    )
+                    raise InvalidTypeError(f'`{name}` is for samplers with gradients; sampler="gibbs" has none.')
             return True
         return self.sampler is None and self.estimator is None and self.batch_size is None
 
@@ -180,7 +172,7 @@ class BPMF(Results):
             ArraySource(data._asdict()).fingerprint,
             len(data.value),
             gibbs.spec_of(start),
-            lambda number: gibbs.GibbsChain(law, arranged, start, self.seed, number),
+            lambda number: gibbs.FactorChain(law, arranged, start, self.seed, number),
             told,
             arrays,
             default_epochs=gibbs.NUM_SWEEPS,  # a sweep is a pass
@@ -211,9 +203,7 @@ class BPMF(Results):
         try:
             shape, rate = self.prior
         except (TypeError, ValueError) as error:
-            raise InvalidValueError(
-                f"`prior` of BPMF must be a pair (shape, rate), got {self.prior!r}."
-            ) from error
+            raise InvalidValueError(f"`prior` of BPMF must be a pair (shape, rate), got {self.prior!r}.") from error
         _checks.positive(shape, "shape", "prior")
         _checks.positive(rate, "rate", "prior")
         tau = self.rating_precision

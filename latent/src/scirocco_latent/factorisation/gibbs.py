@@ -74,11 +74,7 @@ def _side(owner: np.ndarray, other: np.ndarray, value: np.ndarray, count: int, n
     chunks = max(1, -(-int(pieces.sum()) // per_chunk))
     per_chunk = -(-int(pieces.sum()) // chunks)
     shape = (chunks * per_chunk, length)
-    index, rating, weight = (
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.float32),
-    )
+    index, rating, weight = (np.zeros(shape, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.float32))
     index[row, within % length] = other[order]
     rating[row, within % length] = value[order]
     weight[row, within % length] = 1.0
@@ -201,9 +197,7 @@ def _moved(
     factors = right.at[:, -1].set(1.0)  # b_j - (δ, ε)·(V_j, 1)
     own = jnp.full(left.shape[1], precision, left.dtype).at[-1].set(own_bias_precision)
     matrix = bias_precision * jnp.matmul(factors.T, factors, precision="highest") + jnp.diag(own * len(left))
-    linear = bias_precision * jnp.matmul(right[:, -1], factors, precision="highest") - own * jnp.sum(
-        left, axis=0
-    )
+    linear = bias_precision * jnp.matmul(right[:, -1], factors, precision="highest") - own * jnp.sum(left, axis=0)
     root = jnp.linalg.cholesky(matrix)
     noise = jax.random.normal(key, linear.shape, left.dtype)
     solved = jax.scipy.linalg.solve_triangular(root, linear, lower=True) + noise
@@ -230,7 +224,7 @@ def _log_scale(key: Key, power: Array, up: Array, down: Array) -> Array:
 # -- chains ------------------------------------------------------------------------------------------------------------
 
 
-class GibbsChain(Chain):
+class FactorChain(Chain):
     """One chain: a step is a sweep."""
 
     def __init__(self, law: Law, data: Data, start: Params, seed: int, number: int):

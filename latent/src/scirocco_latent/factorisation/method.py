@@ -114,9 +114,7 @@ class WithPrecisions(Mover):
         first, second = jax.random.split(key)
         rest = _without(params)
         shapes = jnp.array([self.shape + rest[name].size / 2 for name in TABLES], params[PRECISIONS].dtype)
-        return PrecisionNoise(
-            self.inner.noise(first, rest), jax.random.gamma(second, shapes, dtype=shapes.dtype)
-        )
+        return PrecisionNoise(self.inner.noise(first, rest), jax.random.gamma(second, shapes, dtype=shapes.dtype))
 
     def step(self, state: PrecisionState, gradient: Gradient, noise: PyTree, number: Array) -> PrecisionState:
         """Move the tables, then draw their precisions; positions have log λ."""
@@ -147,9 +145,7 @@ class _Compacted:
     def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
         return self.summand.compact(position, rows)
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         return self.summand.total(position, rows, weights, key)
 
 
@@ -194,9 +190,7 @@ class CompactSAGA(SAGA):
     ) -> tuple[Estimate, PyTree]:
         """The sum of the table plus the scaled change over the batch; then the table is updated."""
         if noise != "none":
-            raise InvalidTypeError(
-                "CompactSAGA does not estimate the gradient-noise covariance: use sc.Minibatch."
-            )
+            raise InvalidTypeError("CompactSAGA does not estimate the gradient-noise covariance: use sc.Minibatch.")
         batch = context.batch
         new = summand.compact(position, batch.rows)
         change = jax.tree.map(lambda v, table: v - table[batch.index], new, memory.table)

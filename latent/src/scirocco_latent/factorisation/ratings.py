@@ -12,6 +12,8 @@ from scirocco import _checks
 from scirocco.data.values import as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
+Array = np.ndarray
+
 _LARGE, _SMALL = 10.0, 0.1
 """Standard deviations of ratings with a warning: above the first, below the second."""
 _FEW_ROWS, _MOST_GAPS = 1_000, 2
@@ -21,26 +23,26 @@ _FEW_ROWS, _MOST_GAPS = 1_000, 2
 class Triples(NamedTuple):
     """Checked ratings, the numbers of users and items, and their ids (None: the row numbers)."""
 
-    users: np.ndarray
-    items: np.ndarray
-    ratings: np.ndarray
+    users: Array
+    items: Array
+    ratings: Array
     num_users: int
     num_items: int
-    user_ids: np.ndarray | None = None
-    item_ids: np.ndarray | None = None
+    user_ids: Array | None = None
+    item_ids: Array | None = None
 
 
 class Rated(NamedTuple):
     """The pairs of user and item with ratings in a fit."""
 
-    items: np.ndarray
+    items: Array
     """Items, sorted by user."""
-    first: np.ndarray
+    first: Array
     """Offsets of the items of each user, and the total."""
     num_items: int
     """Number of items of the table, rated or not."""
-    user_ids: np.ndarray | None = None
-    item_ids: np.ndarray | None = None
+    user_ids: Array | None = None
+    item_ids: Array | None = None
     """The user's ids in the order of the rows; None: the row numbers."""
 
     @classmethod
@@ -57,7 +59,7 @@ class Rated(NamedTuple):
         return {"num_items": self.num_items, **written}
 
     @classmethod
-    def read(cls, told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Rated:
+    def read(cls, told: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rated:
         """From a file."""
         ids = (told[name] for name in ("user_ids", "item_ids"))
         known = (None if of is None else np.asarray(of[0], np.dtype(of[1])) for of in ids)
@@ -87,7 +89,7 @@ def check_triples(
     return Triples(user_rows, item_rows, values, sizes[0], sizes[1], user_ids, item_ids)
 
 
-def _numbered(ids: ArrayLike, kind: str, size: int | None) -> tuple[np.ndarray, np.ndarray | None]:
+def _numbered(ids: ArrayLike, kind: str, size: int | None) -> tuple[Array, Array | None]:
     """Row numbers of ids, and the sorted ids; None where ids are row numbers: integers, most of which occur."""
     array = _id_array(ids, kind)
     if size is not None or not len(array):
@@ -95,36 +97,30 @@ def _numbered(ids: ArrayLike, kind: str, size: int | None) -> tuple[np.ndarray, 
     try:
         known, rows = np.unique(array, return_inverse=True)
     except TypeError as error:
-        raise InvalidTypeError(
-            f"`{kind}s` have ids of several types ({error}): convert all to strings."
-        ) from error
+        raise InvalidTypeError(f"`{kind}s` have ids of several types ({error}): convert all to strings.") from error
     if known.dtype.kind in "iu" and known[0] >= 0 and known[-1] < max(_FEW_ROWS, _MOST_GAPS * len(known)):
         return array.astype(np.int32), None
     return rows.astype(np.int32), known
 
 
-def _id_array(ids: ArrayLike, kind: str) -> np.ndarray:
+def _id_array(ids: ArrayLike, kind: str) -> Array:
     array = np.atleast_1d(as_numpy(ids, f"`{kind}s`"))
     if array.ndim != 1:
         raise InvalidValueError(f"`{kind}s` must be a list of ids, one per rating; got shape {array.shape}.")
     if array.dtype == object:
         for place, value in enumerate(array):
             if missing(value):
-                raise InvalidValueError(
-                    f"`{kind}s` has a missing id in row {place} ({value!r}): drop its rating."
-                )
+                raise InvalidValueError(f"`{kind}s` has a missing id in row {place} ({value!r}): drop its rating.")
         if all(isinstance(value, (str, int, np.integer)) for value in array):
             array = np.array(array.tolist()) if len({isinstance(v, str) for v in array}) == 1 else array
     if array.dtype.kind == "S":
         array = np.char.decode(array)
     if len(array) and array.dtype.kind not in "iuUO":
-        raise InvalidTypeError(
-            f"`{kind}s` must be integers or strings, got {array.dtype}. Use {kind}s.astype(int)."
-        )
+        raise InvalidTypeError(f"`{kind}s` must be integers or strings, got {array.dtype}. Use {kind}s.astype(int).")
     return array
 
 
-def check_lengths(arrays: dict[str, np.ndarray]) -> None:
+def check_lengths(arrays: dict[str, Array]) -> None:
     """Raise an error if arrays have unequal lengths."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -132,9 +128,7 @@ def check_lengths(arrays: dict[str, np.ndarray]) -> None:
         raise InvalidValueError(f"there must be one user and one item per rating: {listed}.")
 
 
-def check_ids(
-    ids: ArrayLike, kind: str, size: int | None, of: str = "rating", known: np.ndarray | None = None
-) -> np.ndarray:
+def check_ids(ids: ArrayLike, kind: str, size: int | None, of: str = "rating", known: Array | None = None) -> Array:
     """Row numbers (int32) of ids: themselves, below `size`, or their places in `known`; `of` is a word for messages."""
     array = _id_array(ids, kind)
     if not len(array):
@@ -168,7 +162,7 @@ def check_ids(
     return array.astype(np.int32)
 
 
-def check_ratings(ratings: ArrayLike) -> np.ndarray:
+def check_ratings(ratings: ArrayLike) -> Array:
     """Ratings as finite float32."""
     array = as_numpy(ratings, "`ratings`")
     if array.dtype.kind not in "fiub":

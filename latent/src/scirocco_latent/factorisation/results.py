@@ -46,7 +46,7 @@ class Recommendation(NamedTuple):
     """Standard deviations of new ratings."""
 
 
-class Results(FittedModel):
+class RatingResults(FittedModel):
     """Predictions from the draws of a run."""
 
     offset_: float
@@ -55,9 +55,7 @@ class Results(FittedModel):
     _rated: Rated
     _draws: dict[str, np.ndarray]
 
-    def predict(
-        self, users: ArrayLike, items: ArrayLike, *, interval: float | None = None, of: str = "rating"
-    ) -> Any:
+    def predict(self, users: ArrayLike, items: ArrayLike, *, interval: float | None = None, of: str = "rating") -> Any:
         """The expected rating of each pair; with `interval`, (mean, low, high).
 
         Parameters
@@ -109,9 +107,7 @@ class Results(FittedModel):
     def score(self, users: ArrayLike, items: ArrayLike, ratings: ArrayLike) -> float:
         """R² of the expected ratings, as for scikit-learn's regressors: 1 - Σ(r - r̂)² / Σ(r - r̄)²."""
         values = check_ratings(ratings).astype(np.float64)
-        check_lengths(
-            dict(zip(("users", "items"), self._pairs(users, items), strict=True)) | {"ratings": values}
-        )
+        check_lengths(dict(zip(("users", "items"), self._pairs(users, items), strict=True)) | {"ratings": values})
         error = values - self.predict(users, items)
         spread = values - values.mean()
         return float(1 - (error @ error) / (spread @ spread)) if spread.any() else float("nan")
@@ -129,7 +125,7 @@ class Results(FittedModel):
         self.num_users_, self.num_items_ = len(rated.first) - 1, rated.num_items
         known_items = np.zeros(rated.num_items, bool)
         known_items[rated.items] = True
-        self._known = Known(np.diff(rated.first) > 0, known_items)
+        self._known = RatedPairs(np.diff(rated.first) > 0, known_items)
         draws = {name: np.asarray(leaf).reshape(-1, *leaf.shape[2:]) for name, leaf in run.draws.items()}
         fixed = np.full(len(draws["users"]), told["rating_precision"] or 0.0, np.float32)
         self._tau = draws.pop("rating_precision", fixed)
@@ -180,7 +176,7 @@ class Results(FittedModel):
         check_lengths({"users": left, "items": right})
         return left, right
 
-    def _parts(self, users: np.ndarray, items: np.ndarray) -> list[Parts]:
+    def _parts(self, users: np.ndarray, items: np.ndarray) -> list[PairMoments]:
         return [
             _parts_of(self._draws, self._tau, self._known, users[part], items[part])
             for part in _pieces(len(self._tau), len(users))
@@ -194,14 +190,14 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 # -- predictions ------------------------------------------------------------------------------------------------------
 
 
-class Known(NamedTuple):
+class RatedPairs(NamedTuple):
     """Which users and items have ratings."""
 
     users: np.ndarray
     items: np.ndarray
 
 
-class Parts(NamedTuple):
+class PairMoments(NamedTuple):
     """For each draw and pair (draw, pair): mean, variance of the mean rating, and variance of the rating about it."""
 
     mean: Array
@@ -210,8 +206,8 @@ class Parts(NamedTuple):
 
 
 def _parts_of(
-    draws: dict[str, np.ndarray], tau: np.ndarray, known: Known, users: np.ndarray, items: np.ndarray
-) -> Parts:
+    draws: dict[str, np.ndarray], tau: np.ndarray, known: RatedPairs, users: np.ndarray, items: np.ndarray
+) -> PairMoments:
     """The moments for pairs that fit into memory; `draws` have one leading axis."""
     return _compiled_parts(draws, tau, known.users[users], known.items[items], users, items)
 
@@ -219,8 +215,8 @@ def _parts_of(
 @jax.jit
 def _compiled_parts(
     draws: Params, tau: Array, old_user: Array, old_item: Array, users: Array, items: Array
-) -> Parts:
-    def one(draw: tuple[Params, Array]) -> Parts:
+) -> PairMoments:
+    def one(draw: tuple[Params, Array]) -> PairMoments:
         params, tau = draw
         lam_u, lam_v, lam_a, lam_b = params["precisions"]
         left, right = params["users"][users], params["items"][items]
@@ -233,7 +229,7 @@ def _compiled_parts(
         # one side new: |known|² over the other's precision; both new: D / (λ_U λ_V)
         spread = jnp.where(old_user, 0.0, square_v / lam_u + 1 / lam_a)
         spread += jnp.where(old_item, 0.0, 1 / lam_b + jnp.where(old_user, square_u / lam_v, 0.0))
-        return Parts(mean, spread, jnp.full_like(mean, 1.0) / tau)
+        return PairMoments(mean, spread, jnp.full_like(mean, 1.0) / tau)
 
     return jax.lax.map(one, (draws, tau))
 
@@ -245,7 +241,7 @@ def _pieces(num_draws: int, num_pairs: int) -> list[slice]:
 
 
 @partial(jax.jit, static_argnums=1)
-def _quantile(found: Parts, noisy: bool, level: Array) -> Array:
+def _quantile(found: PairMoments, noisy: bool, level: Array) -> Array:
     """Quantiles of the mixture of normals for each pair, by bisection of its distribution function."""
     spread = jnp.sqrt(found.spread + (found.noise if noisy else 0.0))
     reach = 8.0 * jnp.max(spread, axis=0) + 1e-6
@@ -268,7 +264,7 @@ def _below(distance: Array, spread: Array) -> Array:
 
 
 @jax.jit
-def _moments(found: Parts) -> tuple[Array, Array]:
+def _moments(found: PairMoments) -> tuple[Array, Array]:
     """Mean and standard deviation of a new rating, for each pair."""
     mean = jnp.mean(found.mean, axis=0)
     variance = jnp.mean(found.spread + found.noise + (found.mean - mean) ** 2, axis=0)
@@ -276,7 +272,7 @@ def _moments(found: Parts) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _log_density(found: Parts, ratings: Array) -> Array:
+def _log_density(found: PairMoments, ratings: Array) -> Array:
     """log of the density of each rating, averaged over draws."""
     variance = found.spread + found.noise
     each = -0.5 * ((ratings - found.mean) ** 2 / variance + jnp.log(2 * jnp.pi * variance))

@@ -15,6 +15,8 @@ from numpy import uint64
 from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 from scirocco.diffusions.host._variates import gamma, poisson
 
+Array = np.ndarray
+
 kept = cached_for(__file__)
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -39,7 +41,7 @@ def spread(size: int, degree: int, shape: float) -> float:
 
 
 @called
-def _more(r: int, sizes: np.ndarray, sums: np.ndarray, shape: float, out: np.ndarray) -> None:
+def _more(r: int, sizes: Array, sums: Array, shape: float, out: Array) -> None:
     """What `spread` of a block with one node more needs: all terms without the new degree, log n, and n times γ."""
     total = (sizes[r] + 1) * shape
     out[0], out[1], out[2] = sums.shape[1] * math.lgamma(total), math.log(sizes[r] + 1.0), total
@@ -48,16 +50,14 @@ def _more(r: int, sizes: np.ndarray, sums: np.ndarray, shape: float, out: np.nda
 
 
 @called
-def _gather(i: int, rows: Rows, z: np.ndarray, count: np.ndarray) -> None:
+def _gather(i: int, rows: Rows, z: Array, count: Array) -> None:
     pointers, ends, weights = rows
     for e in range(pointers[i], pointers[i + 1]):
         count[z[ends[e]]] += weights[e]
 
 
 @called
-def _gather_unseen(
-    i: int, unseen: Unseen, z: np.ndarray, two: bool, out: np.ndarray, into: np.ndarray
-) -> int:
+def _gather_unseen(i: int, unseen: Unseen, z: Array, two: bool, out: Array, into: Array) -> int:
     """Counts of pairs that were not observed; returns that of the node with itself."""
     first, second, counts, numbers, pointers = unseen
     loops = 0
@@ -78,9 +78,7 @@ def _gather_unseen(
 
 
 @called
-def _enter(
-    sign: int, r: int, loops: int, two: bool, out: np.ndarray, into: np.ndarray, edges: np.ndarray
-) -> None:
+def _enter(sign: int, r: int, loops: int, two: bool, out: Array, into: Array, edges: Array) -> None:
     """Add (or take away) the edges of a node in block r."""
     for s in range(out.size):
         if out[s] != 0:
@@ -96,9 +94,9 @@ def _enter(
 def scan(
     s0: uint64,
     s1: uint64,
-    nodes: np.ndarray,
-    given: np.ndarray,
-    candidates: np.ndarray,
+    nodes: Array,
+    given: Array,
+    candidates: Array,
     leaving: Rows,
     entering: Rows,
     unseen: Unseen,
@@ -199,8 +197,8 @@ def scan(
 
 @kept
 def sweep(
-    nodes: np.ndarray,
-    candidates: np.ndarray,
+    nodes: Array,
+    candidates: Array,
     leaving: Rows,
     entering: Rows,
     unseen: Unseen,
@@ -214,33 +212,12 @@ def sweep(
     """Draw the blocks of some nodes, see `scan`."""
     s0, s1 = stream(seed[0], seed[1], uint64(0))
     free = np.empty(0, np.int64)
-    scan(
-        s0,
-        s1,
-        nodes,
-        free,
-        candidates,
-        leaving,
-        entering,
-        unseen,
-        state,
-        tables,
-        corrected,
-        concentration,
-        shape,
-    )
+    scan(s0, s1, nodes, free, candidates, leaving, entering, unseen, state, tables, corrected, concentration, shape)
 
 
 @called
 def _propensity(
-    s0: uint64,
-    s1: uint64,
-    i: int,
-    state: State,
-    shape: float,
-    drawn: np.ndarray,
-    total: np.ndarray,
-    left: np.ndarray,
+    s0: uint64, s1: uint64, i: int, state: State, shape: float, drawn: Array, total: Array, left: Array
 ) -> tuple[uint64, uint64]:
     """Draw the gamma numbers of a node, unless it has them."""
     z, _, _, degrees, _ = state
@@ -257,15 +234,15 @@ def _propensity(
 
 @kept
 def impute(
-    pairs: np.ndarray,
+    pairs: Array,
     unseen: Unseen,
     state: State,
-    rates: np.ndarray,
+    rates: Array,
     two: bool,
     poisson_counts: bool,
     corrected: bool,
     shape: float,
-    drawn: np.ndarray,
+    drawn: Array,
     seed: tuple[uint64, uint64],
 ) -> None:
     """Draw the counts of some pairs that were not observed, given blocks, propensities and the block matrix.

@@ -20,6 +20,8 @@ from numpy import uint64
 from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 from scirocco_latent.graph._kernels import Rows, State, Tables, Unseen, scan, spread
 
+Array = np.ndarray
+
 kept = cached_for(__file__)
 _LAUNCH = 4  # passes before the last one
 _SPLIT, _BOTH, _AGAIN = 0, 1, 2  # 3 is a merge
@@ -29,7 +31,7 @@ Words = tuple[uint64, uint64]
 
 
 @called
-def _pairs(r: int, s: int, sizes: np.ndarray, model: Model) -> float:
+def _pairs(r: int, s: int, sizes: Array, model: Model) -> float:
     """Number of pairs of nodes between two blocks."""
     if r != s:
         return float(sizes[r]) * sizes[s]
@@ -39,7 +41,7 @@ def _pairs(r: int, s: int, sizes: np.ndarray, model: Model) -> float:
 
 
 @called
-def _marginal(r: int, s: int, edges: np.ndarray, sizes: np.ndarray, model: Model) -> float:
+def _marginal(r: int, s: int, edges: Array, sizes: Array, model: Model) -> float:
     """Log probability of the edges between two blocks with their rate integrated out, up to a constant."""
     n, m, c, d = _pairs(r, s, sizes, model), float(edges[r, s]), model[5], model[6]
     if n == 0.0 and m == 0.0:
@@ -76,7 +78,7 @@ def _touching(r: int, s: int, state: State, model: Model) -> float:
 
 
 @called
-def _tables(some: np.ndarray, state: State, model: Model) -> Tables:
+def _tables(some: Array, state: State, model: Model) -> Tables:
     """What edges and pairs of a node in two blocks add to the log likelihood, at the mean rates given all blocks."""
     _, sizes, edges, _, _ = state
     num, c, d = sizes.size, model[5], model[6]
@@ -106,7 +108,7 @@ def _place(s0: uint64, s1: uint64, size: int) -> tuple[uint64, uint64, int]:
 
 
 @called
-def _nth(s0: uint64, s1: uint64, full: int, sizes: np.ndarray) -> tuple[uint64, uint64, int]:
+def _nth(s0: uint64, s1: uint64, full: int, sizes: Array) -> tuple[uint64, uint64, int]:
     """A random block with nodes, or one without; -1 if there is none."""
     count = 0
     for t in range(sizes.size):
@@ -123,13 +125,13 @@ def _nth(s0: uint64, s1: uint64, full: int, sizes: np.ndarray) -> tuple[uint64, 
 def _divide(
     words: Words,
     anchors: tuple[int, int],
-    some: np.ndarray,
-    rest: np.ndarray,
-    sides: np.ndarray,
+    some: Array,
+    rest: Array,
+    sides: Array,
     again: int,
     network: tuple[Rows, Rows, Unseen],
     state: State,
-    rows: np.ndarray,
+    rows: Array,
     model: Model,
 ) -> tuple[uint64, uint64, float]:
     """Divide nodes between two blocks; returns the log probability of the division, or of `sides` if it has any.
@@ -184,7 +186,7 @@ def _divide(
 
 
 @called
-def _partners(r: int, state: State, model: Model, out: np.ndarray) -> None:
+def _partners(r: int, state: State, model: Model, out: Array) -> None:
     """Probabilities with which block r is merged with the others: that an edge to it shares an end with one to them."""
     _, sizes, edges, _, _ = state
     num, own, occupied, all_of_them = sizes.size, 0.0, 0, 0.0
@@ -209,7 +211,7 @@ def _partners(r: int, state: State, model: Model, out: np.ndarray) -> None:
 
 
 @called
-def _ends(r: int, s: int, edges: np.ndarray, model: Model) -> float:
+def _ends(r: int, s: int, edges: Array, model: Model) -> float:
     """Ends in block r of edges to block s, in both directions."""
     return float(edges[r, s] + edges[s, r]) if model[0] or r == s else float(edges[r, s])
 
@@ -229,9 +231,7 @@ def _chosen(r: int, s: int, state: State, model: Model) -> float:
 
 
 @called
-def _anchored(
-    words: Words, first: int, second: int, state: State
-) -> tuple[uint64, uint64, int, int, np.ndarray]:
+def _anchored(words: Words, first: int, second: int, state: State) -> tuple[uint64, uint64, int, int, Array]:
     """Anchors of two blocks (or two of one block), and the other nodes of both in random order."""
     s0, s1 = words
     z, sizes = state[0], state[1]
@@ -262,7 +262,7 @@ def _anchored(
 
 @called
 def _split(
-    words: Words, network: tuple[Rows, Rows, Unseen], state: State, rows: np.ndarray, model: Model
+    words: Words, network: tuple[Rows, Rows, Unseen], state: State, rows: Array, model: Model
 ) -> tuple[uint64, uint64, float]:
     """Split a block; returns its part of the log acceptance ratio, -inf if it is impossible."""
     s0, s1 = words
@@ -285,7 +285,7 @@ def _split(
 
 @called
 def _merge(
-    words: Words, again: int, network: tuple[Rows, Rows, Unseen], state: State, rows: np.ndarray, model: Model
+    words: Words, again: int, network: tuple[Rows, Rows, Unseen], state: State, rows: Array, model: Model
 ) -> tuple[uint64, uint64, float]:
     """Merge two blocks, or divide their nodes again; returns the log acceptance ratio, -inf if it is impossible."""
     s0, s1 = words
@@ -336,13 +336,7 @@ def _merge(
 
 @kept
 def propose(
-    leaving: Rows,
-    entering: Rows,
-    unseen: Unseen,
-    state: State,
-    rows: np.ndarray,
-    model: Model,
-    seed: Words,
+    leaving: Rows, entering: Rows, unseen: Unseen, state: State, rows: Array, model: Model, seed: Words
 ) -> bool:
     """Propose a split or a merge; returns whether to keep the new state. `rows` (N, d) are places of nodes."""
     s0, s1 = stream(seed[0], seed[1], uint64(0))

@@ -12,7 +12,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.chain import Chain, Spec
 from scirocco.models._core.program import FitOptions, OwnChains, fingerprint
 from scirocco.run.result import Run
-from scirocco_latent.graph.edges import Array, Graph, GraphLike, joined, pair_numbers, read
+from scirocco_latent.graph.edges import Array, EdgeGraph, GraphLike, joined, pair_numbers, read
 from scirocco_latent.graph.gibbs import num_batches
 from scirocco_latent.graph.inputs import is_empty
 from scirocco_latent.graph.links import LinkResults, Nodes
@@ -40,7 +40,7 @@ class GraphModel(LinkResults):
 
     # -- a model writes these -----------------------------------------------------------------------------------------
 
-    def _program(self, graph: Graph, unseen: Array | None) -> OwnChains:
+    def _program(self, graph: EdgeGraph, unseen: Array | None) -> OwnChains:
         """The chains of a network; `unseen` are pairs that are not used."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class GraphModel(LinkResults):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _drawn(self, graph: Graph, unseen: Array | None, options: FitOptions) -> Self:
+    def _drawn(self, graph: EdgeGraph, unseen: Array | None, options: FitOptions) -> Self:
         return self._run(self._program(graph, unseen), options)
 
     def _batch(self) -> int:
@@ -135,7 +135,7 @@ class GraphModel(LinkResults):
 
     def _own_chains(
         self,
-        graph: Graph,
+        graph: EdgeGraph,
         unseen: Array | None,
         words: str,
         settings: dict[str, Any],
@@ -191,17 +191,15 @@ class Former(NamedTuple):
 class Growing(GraphModel):
     """A model of a network whose chains continue with more edges, from their last draws."""
 
-    _network: tuple[Graph, Array | None] | None = None
+    _network: tuple[EdgeGraph, Array | None] | None = None
     """The network that was fitted, and its pairs that are not used."""
     _calls = 0
     """Calls of `partial_fit` since `fit`."""
 
-    def _program(self, graph: Graph, unseen: Array | None, former: Former | None = None) -> OwnChains:
+    def _program(self, graph: EdgeGraph, unseen: Array | None, former: Former | None = None) -> OwnChains:
         raise NotImplementedError
 
-    def _drawn(
-        self, graph: Graph, unseen: Array | None, options: FitOptions, former: Former | None = None
-    ) -> Self:
+    def _drawn(self, graph: EdgeGraph, unseen: Array | None, options: FitOptions, former: Former | None = None) -> Self:
         self._run(self._program(graph, unseen, former), options)
         self._network, self._calls = (graph, unseen), 0 if former is None else former.calls
         return self
@@ -248,14 +246,14 @@ class Growing(GraphModel):
         return self._drawn(whole, unseen, {"num_epochs": num_epochs, "progress": progress}, former)
 
 
-def _to_draw(graph: Graph) -> list[list[int]] | None:
+def _to_draw(graph: EdgeGraph) -> list[list[int]] | None:
     """Edges of a small network."""
     if graph.num_nodes > _MOST_DRAWN[0] or len(graph.source) > _MOST_DRAWN[1]:
         return None
     return [graph.source.tolist(), graph.target.tolist()]
 
 
-def _unseen(held_out: Any, graph: Graph) -> Array:
+def _unseen(held_out: Any, graph: EdgeGraph) -> Array:
     pairs = pair_numbers(held_out, graph.names, graph.num_nodes)
     if np.any(pairs[:, 0] == pairs[:, 1]):
         raise InvalidValueError("`held_out` contains a pair of a node with itself.")

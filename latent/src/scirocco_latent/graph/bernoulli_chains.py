@@ -14,12 +14,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph import poisson_chains
 from scirocco_latent.graph.edges import Array
-from scirocco_latent.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
-from scirocco_latent.graph.poisson_chains import Method
+from scirocco_latent.graph.gibbs import BlockPrior, Network, NodeChain, generator, seed_words
+from scirocco_latent.graph.poisson_chains import GradientMethod
 from scirocco_latent.graph.starts import clusters, embedding
 
 MOST_PAIRS = 3 * 10**7
@@ -33,10 +32,9 @@ _LEAST = 1e-12
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "mixed memberships")
-    from scirocco_latent.graph import _mmsb
+    from scirocco_latent.graph import _bernoulli
 
-    return _mmsb
+    return _bernoulli
 
 
 class BernoulliPrior(NamedTuple):
@@ -145,7 +143,7 @@ class RoleChain(NodeChain):
         """Nodes mostly belong to their cluster in the embedding, and to those of their neighbours."""
         form, net = self.form, self.net
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
-        labels = clusters(embedding(net, Prior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng)
+        labels = clusters(embedding(net, BlockPrior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng)
         pointers, ends, _ = net.leaving
         sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
         near = np.bincount(sources * form.num + labels[ends], minlength=net.num_nodes * form.num)
@@ -207,7 +205,7 @@ class RoleLangevinChain(RoleChain):
         *("drawn", "drawn_ones", "weight"),
     )
 
-    def __init__(self, *given: Any, method: Method):
+    def __init__(self, *given: Any, method: GradientMethod):
         super().__init__(*given)
         self.method, num = method, self.form.num
         self.theta, self.ones, self.zeros = np.empty((0, 0)), np.empty((0, 0)), np.empty((0, 0))
@@ -235,9 +233,7 @@ class RoleLangevinChain(RoleChain):
         size = 1.0 + self.net.degrees.sum(axis=1) + self.matrix.max() * self.net.num_nodes
         self.theta, self.weight = self.pi * size[:, None], size
         ones, zeros = self._matrix_shapes(None)
-        free = (
-            self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
-        )
+        free = self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
         self.ones, self.zeros = (ones + zeros) * free, (ones + zeros) * (1.0 - free)
 
     def _update(self, nodes: Array) -> None:
@@ -277,9 +273,7 @@ class RoleLangevinChain(RoleChain):
 
     def _update_matrix(self, number: int) -> None:
         """Move B = θ₁ / (θ₁ + θ₀) with the counts of this pass."""
-        ones, zeros = self._matrix_shapes(
-            (self.linked + self.total_linked, self.exposed + self.total_exposed)
-        )
+        ones, zeros = self._matrix_shapes((self.linked + self.total_linked, self.exposed + self.total_exposed))
         move, method = poisson_chains.kernels().move_matrix, poisson_chains.METHODS[self.method.sampler]
         how = self._mean_noise, self.method.step_size, method, self.form.general and not self.net.directed
         for purpose, theta, shapes, drawn in (

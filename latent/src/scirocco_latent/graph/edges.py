@@ -13,18 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.values import Sparse, as_numpy, missing
+from scirocco.data.values import EXACT, Sparse, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.graph.inputs import Array as Array
 from scirocco_latent.graph.inputs import GraphLike as GraphLike
 from scirocco_latent.graph.inputs import Raw, raw_edges
 
-_MOST_WEIGHT = 2**31
-_MOST_EXACT = 2**53
-"""From here on double precision does not hold all whole numbers."""
+_MOST_WEIGHT = 2**31  # sums of weights must fit in 64 bits
 
 
-class Graph(NamedTuple):
+class EdgeGraph(NamedTuple):
     """A network: edges between numbered nodes, each pair once, sorted."""
 
     source: Array
@@ -50,13 +48,13 @@ class Graph(NamedTuple):
         return ordered if self.directed else ordered / 2
 
 
-def read(graph: GraphLike | Graph, directed: bool | None = None, nodes: Any = None) -> Graph:
+def read(graph: GraphLike | EdgeGraph, directed: bool | None = None, nodes: Any = None) -> EdgeGraph:
     """Read a network.
 
     `directed`: None for what a networkx or igraph graph says; a matrix is directed if it is not symmetric; edge lists
     are not. `nodes`: the names of all nodes, if some of them have no edge and the input does not name them.
     """
-    if isinstance(graph, Graph):
+    if isinstance(graph, EdgeGraph):
         return graph
     if directed is not None and not isinstance(directed, (bool, np.bool_)):
         raise InvalidTypeError(f"`directed` must be True, False or None, got {directed!r}.")
@@ -70,7 +68,7 @@ def read(graph: GraphLike | Graph, directed: bool | None = None, nodes: Any = No
     return _simplified(source, target, weight, names, total, is_directed, isinstance(graph, Sparse))
 
 
-def joined(first: Graph, second: Graph) -> Graph:
+def joined(first: EdgeGraph, second: EdgeGraph) -> EdgeGraph:
     """Both networks as one; the nodes of the first keep their numbers, new ones follow."""
     names = list(first.names or range(first.num_nodes))
     place = {name: number for number, name in enumerate(names)}
@@ -120,7 +118,7 @@ def _ends(values: Array, which: str) -> Array:
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             raise InvalidValueError(f"the {which} of edge {bad[0]} is missing ({values[bad[0]]}).")
-        large = np.flatnonzero(np.abs(values) >= _MOST_EXACT)
+        large = np.flatnonzero(np.abs(values) >= EXACT)
         if large.size:
             raise InvalidValueError(
                 f"the {which} of edge {large[0]} is {values[large[0]]:.17g} in a column of {values.dtype}, which does "
@@ -179,9 +177,7 @@ def _resolved(names: Sequence[Any], place: Mapping[Any, int]) -> list[Any]:
     found = list[Any]()
     for name in names:
         other = str(name) if not isinstance(name, str) else _as_whole(name)
-        found.append(
-            other if name not in place and (other in place or (texts and name is not other)) else name
-        )
+        found.append(other if name not in place and (other in place or (texts and name is not other)) else name)
     return found
 
 
@@ -236,7 +232,7 @@ def _simplified(
     total: int,
     directed: bool,
     is_matrix: bool,
-) -> Graph:
+) -> EdgeGraph:
     """Each pair once, without loops and edges of weight 0."""
     loops = int(np.sum(source == target))
     if loops:
@@ -247,9 +243,7 @@ def _simplified(
         source, target = np.minimum(source, target), np.maximum(source, target)
     counts = np.ones(len(source), np.int64) if weight is None else weight[keep]
     if not len(source):
-        raise InvalidValueError(
-            f"the network has no edges ({total:,} nodes): there is nothing to learn blocks from."
-        )
+        raise InvalidValueError(f"the network has no edges ({total:,} nodes): there is nothing to learn blocks from.")
     pairs, inverse = np.unique(source * total + target, return_inverse=True)
     summed = np.bincount(inverse.reshape(-1), weights=counts, minlength=len(pairs)).astype(np.int64)
     if weight is None:
@@ -261,7 +255,7 @@ def _simplified(
             )
         summed = np.ones(len(pairs), np.int64)
     many = weight is not None and bool(np.any(summed != 1))
-    return Graph(pairs // total, pairs % total, summed, names, total, directed, many)
+    return EdgeGraph(pairs // total, pairs % total, summed, names, total, directed, many)
 
 
 def pair_numbers(pairs: Any, names: tuple[Any, ...] | None, num_nodes: int) -> Array:

@@ -16,9 +16,9 @@ from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.models._core.view import View
 from scirocco.run.result import Run
 from scirocco_latent.graph.base import LIKELIHOODS
-from scirocco_latent.graph.edges import Array, Graph
-from scirocco_latent.graph.gibbs import BlockChain, Network, Prior, network, num_batches
-from scirocco_latent.graph.results import Results
+from scirocco_latent.graph.edges import Array, EdgeGraph
+from scirocco_latent.graph.gibbs import BlockChain, BlockPrior, Network, network, num_batches
+from scirocco_latent.graph.results import BlockResults
 from scirocco_latent.graph.starts import Starts
 
 STATS = ("log_joint", "num_blocks", "splits", "passes")
@@ -31,7 +31,7 @@ _MOST_WATCHED = 30
 """Blocks up to which all rates are compared between chains; of more, those inside blocks."""
 
 
-class StochasticBlockModel(Results):
+class StochasticBlockModel(BlockResults):
     r"""Stochastic block model: nodes of a block link in the same way; posterior draws.
 
     Node i is in block :math:`z_i`, and the edges of a pair are :math:`A_{ij} ~ Poisson(θ_i θ_j ω_{z_i z_j})`
@@ -129,7 +129,7 @@ class StochasticBlockModel(Results):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    def _program(self, graph: Graph, unseen: Array | None) -> OwnChains:
+    def _program(self, graph: EdgeGraph, unseen: Array | None) -> OwnChains:
         prior, batch = self._prior(graph), self._batch()
         net = network(graph, prior, unseen)
         seed = _checks.positive_int(self.seed, "seed", minimum=0)
@@ -146,13 +146,11 @@ class StochasticBlockModel(Results):
             poisson=prior.poisson,
         )
 
-    def _drawn(self, graph: Graph, unseen: Array | None, options: FitOptions) -> Self:
+    def _drawn(self, graph: EdgeGraph, unseen: Array | None, options: FitOptions) -> Self:
         super()._drawn(graph, unseen, options)
         most = self._most(graph.num_nodes)
         if self.num_blocks is None and self.run_.stats["num_blocks"][...].max() == most < graph.num_nodes:
-            _checks.warn(
-                f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`."
-            )
+            _checks.warn(f"the number of blocks reached the most that are drawn ({most}): pass a larger `num_blocks`.")
         return self
 
     # -- what a fitted model is ---------------------------------------------------------------------------------------
@@ -182,7 +180,7 @@ class StochasticBlockModel(Results):
 
     # -- settings -----------------------------------------------------------------------------------------------------
 
-    def _prior(self, graph: Graph) -> Prior:
+    def _prior(self, graph: EdgeGraph) -> BlockPrior:
         num = self._most(graph.num_nodes)
         if num > min(_MOST_BLOCKS, graph.num_nodes):
             raise InvalidValueError(
@@ -190,17 +188,13 @@ class StochasticBlockModel(Results):
                 f"{num:,}."
             )
         if not isinstance(self.degree_corrected, (bool, np.bool_)):
-            raise InvalidTypeError(
-                f"`degree_corrected` must be True or False, got {self.degree_corrected!r}."
-            )
+            raise InvalidTypeError(f"`degree_corrected` must be True or False, got {self.degree_corrected!r}.")
         _checks.positive(self.concentration, "concentration")
         _checks.positive(self.propensity, "propensity")
         if self.likelihood is not None:
             _checks.choice(self.likelihood, "likelihood", LIKELIHOODS)
         corrected = bool(self.degree_corrected)
-        poisson = self.likelihood == "poisson" or (
-            self.likelihood is None and (corrected or graph.has_weights)
-        )
+        poisson = self.likelihood == "poisson" or (self.likelihood is None and (corrected or graph.has_weights))
         if not poisson and corrected:
             raise InvalidValueError(
                 'a degree-corrected model counts edges (likelihood="poisson"): pass degree_corrected=False for '
@@ -211,7 +205,7 @@ class StochasticBlockModel(Results):
         density = float(graph.weight.sum()) / graph.num_pairs
         edges, pairs = self._pseudo_counts(density if poisson else min(density, 0.5), poisson)
         shape, process = float(self.propensity), self.num_blocks is None
-        return Prior(num, poisson, corrected, float(self.concentration), edges, pairs, shape, process)
+        return BlockPrior(num, poisson, corrected, float(self.concentration), edges, pairs, shape, process)
 
     def _most(self, num_nodes: int) -> int:
         """The number of blocks, or the most that there may be."""
@@ -219,7 +213,7 @@ class StochasticBlockModel(Results):
             return _checks.positive_int(self.num_blocks, "num_blocks")
         return min(num_nodes, max(_LEAST_DRAWN, min(_MOST_DRAWN, math.ceil(2 * math.sqrt(num_nodes)))))
 
-    def _starts(self, graph: Graph, num: int) -> int:
+    def _starts(self, graph: EdgeGraph, num: int) -> int:
         if self.num_starts is None:
             return int(np.clip(_START_WORK // (len(graph.source) * num), 1, 8))
         starts = _checks.positive_int(self.num_starts, "num_starts")
@@ -232,7 +226,7 @@ class StochasticBlockModel(Results):
         return _TYPICAL if self.num_blocks is None else int(self.num_blocks)
 
 
-def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:
+def _words(graph: EdgeGraph, prior: BlockPrior, batch: int, starts: int) -> str:
     kind = "degree-corrected " if prior.corrected else ""
     number = "a Dirichlet process draws the number of blocks by " if prior.process else ""
     way = "directed " if graph.directed else ""
@@ -247,7 +241,7 @@ def _words(graph: Graph, prior: Prior, batch: int, starts: int) -> str:
     )
 
 
-def _spec(prior: Prior, net: Network) -> Spec:
+def _spec(prior: BlockPrior, net: Network) -> Spec:
     num = prior.num_blocks
     draws = {
         "blocks": jax.ShapeDtypeStruct((net.num_nodes,), np.int16),

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from scirocco import _extras
 from scirocco.models._core.chain import BlockPurpose, Chain
-from scirocco_latent.graph.edges import Array, Graph
+from scirocco_latent.graph.edges import Array, EdgeGraph
 
-_LEAST = 1e-300
+_LEAST = 1e-300  # avoids log 0
 _RUN = 64  # nodes in a row of memory
 _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
 
@@ -32,7 +31,6 @@ _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "a block model")
     from scirocco_latent.graph import _kernels
 
     return _kernels
@@ -46,7 +44,7 @@ def split_kernels() -> Any:
     return _splits
 
 
-class Prior(NamedTuple):
+class BlockPrior(NamedTuple):
     """The prior of a block model, and the distribution of edges."""
 
     num_blocks: int
@@ -98,9 +96,7 @@ class Prior(NamedTuple):
     def of_block(self, sizes: Array, sums: Array) -> Array:
         """Log of what blocks with these sizes and degrees (..., D) add: their share and propensities integrated out."""
         full = np.maximum(sizes, 1)
-        found = (
-            np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
-        )
+        found = np.where(sizes > 0, gammaln(full), 0.0) if self.process else gammaln(self.concentration + sizes)
         if self.corrected:
             total = full[..., None] * self.shape
             each = sums * np.log(full[..., None]) + gammaln(total) - gammaln(total + sums)
@@ -141,13 +137,11 @@ class Network(NamedTuple):
         return self.degrees.shape[1] == 2
 
 
-def network(graph: Graph, prior: Prior, unseen: Array | None) -> Network:
+def network(graph: EdgeGraph, prior: BlockPrior, unseen: Array | None) -> Network:
     """The arrays of a network; `unseen` are pairs (pairs, 2) without an observation."""
     num, source, target, weight = graph.num_nodes, graph.source, graph.target, graph.weight
     if unseen is not None and len(unseen):  # whatever they are, they are not used
-        low, high = (
-            (unseen[:, 0], unseen[:, 1]) if graph.directed else (unseen.min(axis=1), unseen.max(axis=1))
-        )
+        low, high = (unseen[:, 0], unseen[:, 1]) if graph.directed else (unseen.min(axis=1), unseen.max(axis=1))
         hidden = np.unique(low * num + high)
         seen = ~np.isin(source * num + target, hidden)
         source, target, weight = source[seen], target[seen], weight[seen]
@@ -183,10 +177,10 @@ def _rows(source: Array, target: Array, weight: Array, num: int) -> tuple[Array,
     return pointers, target[order].astype(np.int32), weight[order].astype(np.int32)
 
 
-class Blocks:
+class NodeBlocks:
     """Blocks of all nodes, counts of pairs that were not observed, and the sums that follow from them."""
 
-    def __init__(self, prior: Prior, net: Network, z: Array, counts: Array | None = None):
+    def __init__(self, prior: BlockPrior, net: Network, z: Array, counts: Array | None = None):
         self.prior, self.net = prior, net
         self.z = np.array(z, np.int32)
         self.counts = np.zeros(len(net.first), np.int64) if counts is None else np.array(counts, np.int64)
@@ -211,9 +205,7 @@ class Blocks:
         np.add.at(self.degrees[:, 0], net.first, self.counts)
         np.add.at(self.degrees[:, last], net.second, self.counts)
         self.sizes = np.bincount(z, minlength=num).astype(np.int64)
-        self.sums = np.stack([np.bincount(z, column, num) for column in self.degrees.T], axis=1).astype(
-            np.int64
-        )
+        self.sums = np.stack([np.bincount(z, column, num) for column in self.degrees.T], axis=1).astype(np.int64)
 
     @property
     def _state(self) -> tuple[Array, ...]:
@@ -349,9 +341,7 @@ class Blocks:
             logs += float(gammaln(prior.shape + self.degrees).sum())
         if prior.poisson and len(self.counts):
             loops = int(self.counts[self.net.first == self.net.second].sum())
-            logs -= float(gammaln(self.counts + 1.0).sum()) + (
-                0 if self.net.directed else loops * np.log(2.0)
-            )
+            logs -= float(gammaln(self.counts + 1.0).sum()) + (0 if self.net.directed else loops * np.log(2.0))
         return logs
 
 
@@ -397,10 +387,10 @@ class BlockChain(NodeChain):
 
     STATE = ("rates", "splits")
 
-    def __init__(self, prior: Prior, net: Network, starts: Any, batch_size: int, seed: int, number: int):
+    def __init__(self, prior: BlockPrior, net: Network, starts: Any, batch_size: int, seed: int, number: int):
         super().__init__(net, batch_size, seed, number)
         self.prior, self.starts = prior, starts
-        self.blocks: Blocks | None = None
+        self.blocks: NodeBlocks | None = None
         self.rates = np.empty((0, 0))
         self.proposals = int(np.clip(min(prior.num_blocks, net.num_nodes // 10), 2, _SPLITS))  # in a pass
         self.splits = np.zeros(2, np.int64)  # proposed and accepted
@@ -418,7 +408,7 @@ class BlockChain(NodeChain):
         self._split(self.blocks, place)
         self.rates = self.blocks.draw(generator(self.words(BlockPurpose.MATRIX)))
 
-    def _split(self, blocks: Blocks, place: int) -> None:
+    def _split(self, blocks: NodeBlocks, place: int) -> None:
         """Propose splits and merges: so many per pass, spread over its steps."""
         count = (place + 1) * self.proposals // self.batches - place * self.proposals // self.batches
         first, second = self.words(BlockPurpose.SPLITS)
@@ -451,7 +441,7 @@ class BlockChain(NodeChain):
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
         super().restore(state)
-        self.blocks = Blocks(self.prior, self.net, state["blocks"], state["counts"])
+        self.blocks = NodeBlocks(self.prior, self.net, state["blocks"], state["counts"])
 
 
 def num_batches(num_nodes: int, batch_size: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +15,6 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.files import read_table
 
 Array = np.ndarray[Any, np.dtype[Any]]
-COLUMNS = ("source", "target", "weight")
 
 
 @runtime_checkable
@@ -51,9 +49,7 @@ class _Igraph(Protocol):
     def es(self) -> Any: ...
 
 
-GraphLike = (
-    ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any] | Iterator[Any]
-)
+GraphLike = ArrayLike | Frame | Sparse | _Networkx | _Igraph | str | os.PathLike[str] | Sequence[Any] | Iterator[Any]
 """Edges (edges, 2), or (edges, 3) with weights, a table, file or folder, batches, a sparse matrix, networkx, igraph."""
 
 
@@ -73,8 +69,7 @@ class Raw(NamedTuple):
 def raw_edges(graph: Any) -> Raw:
     """The ends of edges as the user names them."""
     if isinstance(graph, (str, os.PathLike)):
-        place = _checks.path(graph, "graph").expanduser()
-        graph = _folder(place) if place.is_dir() else read_table(place)
+        graph = read_table(_checks.path(graph, "graph"), folders=True)
     if isinstance(graph, Sparse):
         return _matrix(graph)
     if isinstance(graph, _Igraph):
@@ -87,9 +82,7 @@ def raw_edges(graph: Any) -> Raw:
         columns = {name: graph[name] for name in graph.columns} if named is None else named
         parts = [as_numpy(column, f"column {name!r}") for name, column in columns.items()]
         return _columns(parts)._replace(is_table=True)
-    if isinstance(
-        graph, (list, tuple)
-    ):  # pairs of any names: NumPy would make texts of mixed numbers and texts
+    if isinstance(graph, (list, tuple)):  # pairs of any names: NumPy would make texts of mixed numbers and texts
         if not graph:
             raise InvalidValueError("the network is empty: it has no edges.")
         widths = {len(row) if isinstance(row, (list, tuple, np.ndarray)) else -1 for row in graph}
@@ -119,9 +112,7 @@ def raw_edges(graph: Any) -> Raw:
 
 
 def _like_adjacency(array: Array) -> bool:
-    return array.dtype.kind in "biuf" and bool(
-        np.array_equal(array, array.T) and not np.diagonal(array).any()
-    )
+    return array.dtype.kind in "biuf" and bool(np.array_equal(array, array.T) and not np.diagonal(array).any())
 
 
 def _listed(column: Sequence[Any]) -> Array:
@@ -136,24 +127,6 @@ def _listed(column: Sequence[Any]) -> Array:
     return np.array([*column, None], object)[:-1]
 
 
-def _folder(place: Path) -> Any:
-    """The edges in a data folder of `sc.data.write`: columns source, target and perhaps weight, or one array."""
-    import pandas as pd
-
-    from scirocco.data.native.folder import FolderSource
-
-    source = FolderSource(place)
-    rows = source.read(0, source.num_rows)
-    if isinstance(rows, np.ndarray):
-        return rows
-    if not set(rows) <= set(COLUMNS) or not set(COLUMNS[:2]) <= set(rows):
-        raise InvalidValueError(
-            f"a data folder of edges must have the columns source and target, and perhaps weight; {place} has "
-            f"{', '.join(rows)}."
-        )
-    return pd.DataFrame({name: rows[name] for name in COLUMNS if name in rows})
-
-
 def _batches(batches: Iterator[Any]) -> Raw:
     """All edges of a stream of edges, or of batches of them."""
     given = [batch for batch in batches if not is_empty(batch)]
@@ -163,13 +136,9 @@ def _batches(batches: Iterator[Any]) -> Raw:
     if not parts:
         raise InvalidValueError("the network is empty: the iterator has no edges.")
     if any(part.nodes is not None for part in parts):
-        raise InvalidValueError(
-            "an iterator must give batches of edges, (edges, 2) or (edges, 3) with weights."
-        )
+        raise InvalidValueError("an iterator must give batches of edges, (edges, 2) or (edges, 3) with weights.")
     if len({part.weight is None for part in parts}) > 1:
-        raise InvalidValueError(
-            "some batches of edges have weights, and others do not: give all of them weights."
-        )
+        raise InvalidValueError("some batches of edges have weights, and others do not: give all of them weights.")
     weight = None if parts[0].weight is None else np.concatenate([_wide(part.weight) for part in parts])
     ends = [np.concatenate([_wide(part[k]) for part in parts]) for k in (0, 1)]
     return Raw(ends[0], ends[1], weight, None, False, any(part.is_table for part in parts))

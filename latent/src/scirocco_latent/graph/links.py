@@ -110,9 +110,7 @@ class LinkResults(FittedModel):
         numbers = self._numbers(pairs)
         seen = np.asarray(counts, np.float64)
         if seen.shape != (len(numbers),) or not np.all((seen >= 0) & (seen == np.floor(seen))):
-            raise InvalidValueError(
-                f"`counts` must have a whole number >= 0 for each of the {len(numbers):,} pairs."
-            )
+            raise InvalidValueError(f"`counts` must have a whole number >= 0 for each of the {len(numbers):,} pairs.")
         if not self.nodes_.poisson:
             seen = np.minimum(seen, 1.0)
 
@@ -195,9 +193,7 @@ def with_interval(draws: Array, interval: float | None) -> Any:
     return mean if interval is None else Predicted(mean, *central(draws, interval, (0, 1)))
 
 
-def held_out_links(
-    graph: GraphLike, share: float = 0.1, *, seed: int = 0, **options: Any
-) -> tuple[list[Any], Array]:
+def held_out_links(graph: GraphLike, share: float = 0.1, *, seed: int = 0, **options: Any) -> tuple[list[Any], Array]:
     """Choose pairs of nodes to hold out: some of the edges, and as many pairs without one.
 
     Parameters

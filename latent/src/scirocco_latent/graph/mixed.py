@@ -17,10 +17,10 @@ from scirocco.models._core.view import View
 from scirocco.run.result import Run
 from scirocco_latent.graph.base import LIKELIHOODS, Former
 from scirocco_latent.graph.bernoulli_chains import MOST_PAIRS, BernoulliPrior, RoleChain, RoleLangevinChain
-from scirocco_latent.graph.edges import Array, Graph
-from scirocco_latent.graph.gibbs import Network, Prior, network
-from scirocco_latent.graph.memberships import Memberships
-from scirocco_latent.graph.poisson_chains import LangevinChain, Method, MixedChain, PoissonPrior, units
+from scirocco_latent.graph.edges import Array, EdgeGraph
+from scirocco_latent.graph.gibbs import BlockPrior, Network, network
+from scirocco_latent.graph.poisson_chains import GradientMethod, LangevinChain, MixedChain, PoissonPrior, units
+from scirocco_latent.graph.results import Memberships
 
 SAMPLERS = ("gibbs", "scir", "scir_cv", "scir_cv_counts", "sgrld")
 KINDS = ("assortative", "general")
@@ -138,27 +138,18 @@ class MixedMembership(Memberships):
         self.num_communities, self.kind, self.degree_corrected = num_communities, kind, degree_corrected
         self.likelihood, self.directed, self.prior = likelihood, directed, prior
         self.concentration, self.batch_size = concentration, batch_size
-        self.sampler, self.step_size, self.num_edges, self.num_pairs = (
-            sampler,
-            step_size,
-            num_edges,
-            num_pairs,
-        )
+        self.sampler, self.step_size, self.num_edges, self.num_pairs = (sampler, step_size, num_edges, num_pairs)
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed = num_chains, seed
 
-    def _program(self, graph: Graph, unseen: Array | None, former: Former | None = None) -> OwnChains:
+    def _program(self, graph: EdgeGraph, unseen: Array | None, former: Former | None = None) -> OwnChains:
         self._check(graph)
         corrected, batch = bool(self.degree_corrected), self._batch()
-        net = network(graph, Prior(int(self.num_communities), corrected, False, 1.0, 1.0, 1.0, 1.0), unseen)
+        net = network(graph, BlockPrior(int(self.num_communities), corrected, False, 1.0, 1.0, 1.0, 1.0), unseen)
         method = self._method(graph)
-        prior: PoissonPrior | BernoulliPrior = (
-            self._poisson_prior(graph) if corrected else self._bernoulli_prior(graph)
-        )
+        prior: PoissonPrior | BernoulliPrior = self._poisson_prior(graph) if corrected else self._bernoulli_prior(graph)
         inputs: tuple[Any, ...] = (net, units(net), prior, batch) if corrected else (net, prior, batch)
-        classes: tuple[Any, Any] = (
-            (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
-        )
+        classes: tuple[Any, Any] = (MixedChain, LangevinChain) if corrected else (RoleChain, RoleLangevinChain)
         build = functools.partial(classes[method is not None], *inputs)
         if method is not None:
             build = functools.partial(build, method=method)
@@ -186,10 +177,7 @@ class MixedMembership(Memberships):
     # -- what a fitted model is ---------------------------------------------------------------------------------------
 
     def _watched(self) -> dict[str, Array]:
-        return {
-            "shares": self.draws_["shares"],
-            "log likelihood": np.asarray(self.run_.stats["log_likelihood"]),
-        }
+        return {"shares": self.draws_["shares"], "log likelihood": np.asarray(self.run_.stats["log_likelihood"])}
 
     def _view(self, run: Run, **options: Any) -> View:
         from scirocco_latent.graph import view
@@ -198,7 +186,7 @@ class MixedMembership(Memberships):
 
     # -- settings -----------------------------------------------------------------------------------------------------
 
-    def _check(self, graph: Graph) -> None:
+    def _check(self, graph: EdgeGraph) -> None:
         num = _checks.positive_int(self.num_communities, "num_communities")
         if num > min(_MOST_COMMUNITIES, graph.num_nodes):
             raise InvalidValueError(
@@ -207,9 +195,7 @@ class MixedMembership(Memberships):
             )
         _checks.choice(self.kind, "kind", KINDS)
         if not isinstance(self.degree_corrected, bool):
-            raise InvalidTypeError(
-                f"`degree_corrected` must be True or False, got {self.degree_corrected!r}."
-            )
+            raise InvalidTypeError(f"`degree_corrected` must be True or False, got {self.degree_corrected!r}.")
         wanted = LIKELIHOODS[0 if self.degree_corrected else 1]
         if self.likelihood is not None:
             _checks.choice(self.likelihood, "likelihood", LIKELIHOODS)
@@ -232,7 +218,7 @@ class MixedMembership(Memberships):
         _checks.positive(shape, "concentration")
         return float(shape)
 
-    def _poisson_prior(self, graph: Graph) -> PoissonPrior:
+    def _poisson_prior(self, graph: EdgeGraph) -> PoissonPrior:
         num, shape = int(self.num_communities), self._shape
         density = float(graph.weight.sum()) / graph.num_pairs
         if self.kind == "general":  # weights have the mean a, so that the mean rate is Λ (K a)²
@@ -245,12 +231,12 @@ class MixedMembership(Memberships):
             )
         return PoissonPrior(num, shape, shape * (num / density) ** 0.5)
 
-    def _bernoulli_prior(self, graph: Graph) -> BernoulliPrior:
+    def _bernoulli_prior(self, graph: EdgeGraph) -> BernoulliPrior:
         density = min(float(len(graph.source)) / graph.num_pairs, 0.5)
         edges, pairs = self._pseudo_counts(density, poisson=False)
         return BernoulliPrior(int(self.num_communities), self._shape, edges, pairs, self.kind == "general")
 
-    def _method(self, graph: Graph) -> Method | None:
+    def _method(self, graph: EdgeGraph) -> GradientMethod | None:
         """The sampler with stochastic gradients; None for the exact one."""
         large = not self.degree_corrected and graph.num_pairs > MOST_PAIRS
         sampler = ("scir_cv_counts" if large else "gibbs") if self.sampler is None else self.sampler
@@ -273,10 +259,10 @@ class MixedMembership(Memberships):
         _checks.positive(step, "step_size")
         edges = 4 if self.num_edges is None else _checks.positive_int(self.num_edges, "num_edges")
         pairs = 8 if self.num_pairs is None else _checks.positive_int(self.num_pairs, "num_pairs")
-        return Method(sampler, float(step), edges, 0 if self.degree_corrected else pairs)
+        return GradientMethod(sampler, float(step), edges, 0 if self.degree_corrected else pairs)
 
     def _settings(
-        self, prior: PoissonPrior | BernoulliPrior, batch: int, method: Method | None
+        self, prior: PoissonPrior | BernoulliPrior, batch: int, method: GradientMethod | None
     ) -> dict[str, Any]:
         """What defines the chains, in the record of a run."""
         told = {"num_communities": prior.num, "concentration": prior.shape, "batch_size": batch}
@@ -296,7 +282,7 @@ class MixedMembership(Memberships):
             spec.draws["receiving"] = jax.ShapeDtypeStruct((net.num_nodes,), np.float32)
         return spec
 
-    def _words(self, graph: Graph, method: Method | None) -> str:
+    def _words(self, graph: EdgeGraph, method: GradientMethod | None) -> str:
         general = self.kind == "general"
         between = " with edges between them" if general else ""
         edges = "Poisson counts" if self.degree_corrected else "Bernoulli edges, not degree-corrected"
@@ -309,8 +295,7 @@ class MixedMembership(Memberships):
             )
         if not self.degree_corrected:
             return words + (
-                "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their "
-                "memberships"
+                "exact Gibbs sampler: a step draws the roles of a batch of nodes in their pairs, then their memberships"
             )
         return words + (
             "exact Gibbs sampler: a step draws the communities of the edges of a batch of nodes, then the "

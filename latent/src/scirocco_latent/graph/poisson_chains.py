@@ -18,12 +18,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.errors import DivergenceError
 from scirocco.models._core.chain import BlockPurpose
 from scirocco.simplex import tables as gammas
 from scirocco_latent.graph.edges import Array
-from scirocco_latent.graph.gibbs import Network, NodeChain, Prior, generator, seed_words
+from scirocco_latent.graph.gibbs import BlockPrior, Network, NodeChain, generator, seed_words
 from scirocco_latent.graph.starts import clusters, embedding
 
 _REFRESH = 20
@@ -39,10 +38,9 @@ _STATE = ("weights", "sums", "rate", "matrix", "receive", "fro", "entering")
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "mixed memberships")
-    from scirocco_latent.graph import _mixed
+    from scirocco_latent.graph import _poisson
 
-    return _mixed
+    return _poisson
 
 
 class PoissonPrior(NamedTuple):
@@ -66,7 +64,7 @@ class PoissonPrior(NamedTuple):
         return self.edges > 0
 
 
-class Method(NamedTuple):
+class GradientMethod(NamedTuple):
     """A sampler with stochastic gradients."""
 
     sampler: str
@@ -86,15 +84,13 @@ class Method(NamedTuple):
         for pointers, _, units in (net.leaving, net.entering) if net.directed else (net.leaving,):
             sizes, sources = np.diff(pointers), np.repeat(np.arange(net.num_nodes), np.diff(pointers))
             total, squares = (np.bincount(sources, units**power, net.num_nodes) for power in (1, 2))
-            own = (
-                np.where(sizes > self.num_edges, sizes / self.num_edges, 0.0) * squares / np.maximum(total, 1)
-            )
+            own = np.where(sizes > self.num_edges, sizes / self.num_edges, 0.0) * squares / np.maximum(total, 1)
             ratio = np.maximum(ratio, own)
         degrees = net.degrees.sum(axis=1)
         return ratio, float(ratio @ degrees / max(degrees.sum(), 1))
 
 
-class Units(NamedTuple):
+class EdgeUnits(NamedTuple):
     """Edges by their first node, and the place of each of their units."""
 
     pointers: Array
@@ -102,14 +98,14 @@ class Units(NamedTuple):
     places: Array
 
 
-def units(net: Network) -> Units:
+def units(net: Network) -> EdgeUnits:
     """Edges of a network, each at its source, or at its smaller node if it has no direction."""
     pointers, ends, weights = net.leaving
     sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
     own = sources < ends if not net.directed else np.ones(len(ends), bool)
     counts = np.bincount(sources[own], minlength=net.num_nodes)
     places = np.concatenate([[0], np.cumsum(weights[own].astype(np.int64))])
-    return Units(np.concatenate([[0], np.cumsum(counts)]), ends[own], places)
+    return EdgeUnits(np.concatenate([[0], np.cumsum(counts)]), ends[own], places)
 
 
 class MixedChain(NodeChain):
@@ -117,7 +113,7 @@ class MixedChain(NodeChain):
 
     STATE: ClassVar[tuple[str, ...]] = (*_STATE, "colours", "others")
 
-    def __init__(self, net: Network, own: Units, form: PoissonPrior, batch: int, seed: int, number: int):
+    def __init__(self, net: Network, own: EdgeUnits, form: PoissonPrior, batch: int, seed: int, number: int):
         super().__init__(net, batch, seed, number)
         self.units, self.form = own, form
         self.colours = np.empty(0, np.int16)
@@ -213,7 +209,7 @@ class MixedChain(NodeChain):
         """Communities are clusters of the embedding: of the ends of an edge, or of one of them if it has only one."""
         form = self.form
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
-        prior = Prior(form.num, True, True, 1.0, 1.0, 1.0, 1.0)
+        prior = BlockPrior(form.num, True, True, 1.0, 1.0, 1.0, 1.0)
         labels = clusters(embedding(self.net, prior, rng), form.num, rng)
         sources, targets = self._ends()
         if form.general:
@@ -248,9 +244,7 @@ class MixedChain(NodeChain):
     def _recall(self, rng: np.random.Generator) -> None:
         """Draw the communities of all edges given weights."""
         sources, targets = self._ends()
-        colours = [
-            _drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)
-        ]
+        colours = [_drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)]
         self.colours = np.concatenate(colours).astype(np.int16)
         if self.form.general:
             begin, others = 0, list[Array]()
@@ -322,7 +316,7 @@ class LangevinChain(MixedChain):
 
     STATE = (*_STATE, "pairs", "reference", "reference_matrix", "drawn", "drawn_pairs")
 
-    def __init__(self, *given: Any, method: Method):
+    def __init__(self, *given: Any, method: GradientMethod):
         super().__init__(*given)
         self.method = method
         self.reference, self.reference_matrix = np.empty((0, 0)), np.empty((0, 0))

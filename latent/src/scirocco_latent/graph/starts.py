@@ -9,18 +9,20 @@ from scipy import sparse
 
 from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph.edges import Array
-from scirocco_latent.graph.gibbs import Blocks, Network, Prior
+from scirocco_latent.graph.gibbs import BlockPrior, Network, NodeBlocks
 
+# power iterations, vectors more than wanted, most dimensions of the embedding
 _POWERS, _EXTRA, _MOST_DIMENSIONS = 6, 8, 64
-_SWEEPS = (6, 20)
-_ROUNDS = 12
+_SWEEPS = (6, 20)  # of a short chain before the others are left out, and of those that stay
+_ROUNDS = 12  # of k-means
+# clusters per block, share of blocks merged at a time, sweeps between merges
 _WIDER, _MERGED, _BETWEEN = 2, 0.25, 2
 
 
 class Starts:
     """Starts of all chains: they share the embedding of the network, and differ in the clusters."""
 
-    def __init__(self, prior: Prior, net: Network, num_starts: int, seed: int):
+    def __init__(self, prior: BlockPrior, net: Network, num_starts: int, seed: int):
         self.prior, self.net, self.num_starts, self.seed = prior, net, num_starts, seed
         self._lock, self._embedding = threading.Lock(), np.empty((0, 0))
 
@@ -32,29 +34,29 @@ class Starts:
                 self._embedding = embedding(self.net, self.prior, np.random.default_rng(self.seed))
         return self._embedding
 
-    def begin(self, seed: int) -> tuple[Blocks, Array]:
+    def begin(self, seed: int) -> tuple[NodeBlocks, Array]:
         """Blocks and a block matrix: the best of several short chains, by their density."""
         rng = np.random.default_rng([seed, BlockPurpose.START])
         if not self.num_starts:  # the prior, for tests
-            blocks = Blocks(self.prior, self.net, rng.integers(0, self.prior.num_blocks, self.net.num_nodes))
+            blocks = NodeBlocks(self.prior, self.net, rng.integers(0, self.prior.num_blocks, self.net.num_nodes))
             return blocks, blocks.draw(rng)
         racing = [self._first(rng) for _ in range(self.num_starts)]
         racing = sorted(racing, key=lambda blocks: -blocks.log_joint())[: -(-len(racing) // 4)]
         moved = [(blocks, sweeps(blocks, _SWEEPS[1], rng)) for blocks in racing]
         return max(moved, key=lambda one: one[0].log_joint())
 
-    def _first(self, rng: np.random.Generator) -> Blocks:
+    def _first(self, rng: np.random.Generator) -> NodeBlocks:
         """Blocks from more clusters than wanted, which are merged where that costs least."""
         num = self.prior.num_blocks
         wide = num if self.prior.process else min(_WIDER * num, self.net.num_nodes)
         prior = self.prior._replace(num_blocks=wide, process=True)  # blocks that were merged stay empty
-        blocks = Blocks(prior, self.net, clusters(self.rows, wide, rng))
+        blocks = NodeBlocks(prior, self.net, clusters(self.rows, wide, rng))
         sweeps(blocks, _SWEEPS[0], rng)
         agglomerate(blocks, None if self.prior.process else num, rng)
-        return Blocks(self.prior, self.net, np.unique(blocks.z, return_inverse=True)[1], blocks.counts)
+        return NodeBlocks(self.prior, self.net, np.unique(blocks.z, return_inverse=True)[1], blocks.counts)
 
 
-def sweeps(blocks: Blocks, count: int, rng: np.random.Generator) -> Array:
+def sweeps(blocks: NodeBlocks, count: int, rng: np.random.Generator) -> Array:
     """Draw the blocks of all nodes several times; returns the last block matrix."""
     rates = blocks.draw(rng)
     for _ in range(count):
@@ -66,7 +68,7 @@ def sweeps(blocks: Blocks, count: int, rng: np.random.Generator) -> Array:
     return rates
 
 
-def agglomerate(blocks: Blocks, num: int | None, rng: np.random.Generator) -> None:
+def agglomerate(blocks: NodeBlocks, num: int | None, rng: np.random.Generator) -> None:
     """Merge the pairs of blocks whose merge costs least, some at a time, with sweeps in between.
 
     It ends with `num` blocks; if None, where no merge raises the density.
@@ -89,7 +91,7 @@ def agglomerate(blocks: Blocks, num: int | None, rng: np.random.Generator) -> No
         sweeps(blocks, _BETWEEN, rng)
 
 
-def merge_gains(blocks: Blocks, r: int) -> Array:
+def merge_gains(blocks: NodeBlocks, r: int) -> Array:
     """Change of the log joint density if block r were merged with each block that has nodes (0 for itself)."""
     prior, occupied, directed = blocks.prior, blocks.occupied, blocks.net.directed
     own = int(np.searchsorted(occupied, r))
@@ -116,7 +118,7 @@ def merge_gains(blocks: Blocks, r: int) -> Array:
     return found
 
 
-def embedding(net: Network, prior: Prior, rng: np.random.Generator) -> Array:
+def embedding(net: Network, prior: BlockPrior, rng: np.random.Generator) -> Array:
     """Rows of the leading singular vectors of the adjacency matrix, divided by the roots of degrees plus their mean."""
     pointers, ends, weights = net.leaving
     num = net.num_nodes
@@ -159,9 +161,6 @@ def clusters(rows: Array, num: int, rng: np.random.Generator) -> Array:
     for _ in range(_ROUNDS):
         labels = (rows @ centres.T - 0.5 * (centres**2).sum(axis=1)).argmax(axis=1)
         sizes = np.bincount(labels, minlength=num)
-        sums = (
-            sparse.csr_array((np.ones(len(rows)), labels, np.arange(len(rows) + 1)), shape=(len(rows), num)).T
-            @ rows
-        )
+        sums = sparse.csr_array((np.ones(len(rows)), labels, np.arange(len(rows) + 1)), shape=(len(rows), num)).T @ rows
         centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
     return labels

@@ -13,7 +13,7 @@ from scirocco.drawing.markup import Html, Section, join, number, paragraph, sort
 from scirocco.drawing.networks import SURE, network, positions
 from scirocco.models._core.view import View, size_of
 from scirocco.run import Run
-from scirocco.run.plotting import drawn_figure
+from scirocco.run.exporting import drawn_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from scirocco_latent.graph.base import GraphModel
     from scirocco_latent.graph.estimator import StochasticBlockModel
     from scirocco_latent.graph.mixed import MixedMembership
+
+Array = np.ndarray
 
 _INTERVAL = 0.9
 """Probability of the intervals of a report."""
@@ -39,9 +41,7 @@ def of_communities(model: MixedMembership, run: Run) -> View:
     return _view(model, run, "communities", "by their share of edges", lambda: [_communities(model)])
 
 
-def _view(
-    model: GraphModel, run: Run, groups: str, order: str, sections: Callable[[], list[Section]]
-) -> View:
+def _view(model: GraphModel, run: Run, groups: str, order: str, sections: Callable[[], list[Section]]) -> View:
     """`groups` is what blocks are called: "blocks" or "communities"."""
     chosen = run.preparation.get("chosen", "")
     about = f"Diagnosed and plotted with the {groups} of all draws and chains in one order, {order}."
@@ -55,7 +55,7 @@ def _view(
     )
 
 
-def _pictures(model: GraphModel, shares: np.ndarray, groups: str) -> list[Section]:
+def _pictures(model: GraphModel, shares: Array, groups: str) -> list[Section]:
     """The network if it is small, the block matrix if there is one, and the uncertain nodes."""
     found = list[Section]()
     if model.nodes_.edges is not None:
@@ -65,7 +65,7 @@ def _pictures(model: GraphModel, shares: np.ndarray, groups: str) -> list[Sectio
     return [*found, _nodes(model, shares)]
 
 
-def _network(model: GraphModel, shares: np.ndarray, groups: str) -> Section:
+def _network(model: GraphModel, shares: Array, groups: str) -> Section:
     source, target = np.array(model.nodes_.edges, np.int64)
     mixed = groups == "communities"
     group = "community" if mixed else "block"
@@ -132,12 +132,10 @@ def _matrix(model: GraphModel) -> Section:
         f"the darkest is {number(mean.max(), 3)}, the lightest {number(mean.min(), 3)}. Larger blocks have "
         "wider rows and columns."
     )
-    return Section(
-        "block-matrix", "Block matrix", join([paragraph(words), picture(mean, np.asarray(model.shares()))])
-    )
+    return Section("block-matrix", "Block matrix", join([paragraph(words), picture(mean, np.asarray(model.shares()))]))
 
 
-def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
+def picture(mean: Array, shares: Array, side: int = 420) -> Html:
     """The matrix as squares: the larger a rate, the darker."""
     num = len(mean)
     logs = np.log(np.maximum(mean, 1e-12 * mean.max()))
@@ -174,7 +172,7 @@ def picture(mean: np.ndarray, shares: np.ndarray, side: int = 420) -> Html:
     return tag("figure", drawn)
 
 
-def _nodes(model: GraphModel, shares: np.ndarray) -> Section:
+def _nodes(model: GraphModel, shares: Array) -> Section:
     best = shares.max(axis=1)
     names = model.nodes_.listed()
     unsure = int((best < SURE).sum())
@@ -212,7 +210,7 @@ def plot(model: GraphModel, interval: float) -> Figure:
     return figure
 
 
-def _colours(num: int) -> np.ndarray:
+def _colours(num: int) -> Array:
     """A colour for each block."""
     import matplotlib
 
@@ -220,7 +218,7 @@ def _colours(num: int) -> np.ndarray:
     return np.array([table((2 * k + k // 10) % 20) for k in range(num)])
 
 
-def _draw_network(panel: Axes, edges: np.ndarray, shares: np.ndarray, names: list[Any]) -> None:
+def _draw_network(panel: Axes, edges: Array, shares: Array, names: list[Any]) -> None:
     from matplotlib.collections import LineCollection
 
     place, colours = positions(len(shares), *edges), _colours(shares.shape[1])
@@ -263,7 +261,7 @@ def _draw_shares(panel: Axes, found: Any, interval: float, num: int) -> None:
     panel.set_title(f"shares, central {interval:.0%}", fontsize=9, loc="left")
 
 
-def _draw_matrix(figure: Figure, panel: Axes, mean: np.ndarray) -> None:
+def _draw_matrix(figure: Figure, panel: Axes, mean: Array) -> None:
     from matplotlib.colors import LogNorm
 
     low = max(float(mean.min()), 1e-12 * float(mean.max()))

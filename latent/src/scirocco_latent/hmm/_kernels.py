@@ -18,9 +18,11 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import cached_for, called, inlined, stream, uniform
 
-TABLE, NORMAL, POISSON, DENSE = 0, 1, 2, 3
+Array = np.ndarray
+
+TABLE, NORMAL, POISSON, DENSE = 0, 1, 2, 3  # kinds of emissions
 UNSET = -1  # a state that has not been drawn yet
-_SMALL, _BLOCK = 1e-150, 1024
+_SMALL, _BLOCK = 1e-150, 1024  # weights below are scaled up; observations of which filters are kept
 
 kept = cached_for(__file__)
 Data = tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -30,7 +32,7 @@ Chain = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @called
-def _log_density(kind: int, x: np.ndarray, v: np.ndarray) -> float:
+def _log_density(kind: int, x: Array, v: Array) -> float:
     """Of one row: normal with [constant, mean, root of the precision], or Poisson with [log rates, minus rates]."""
     d = x.size
     if kind == POISSON:
@@ -48,7 +50,7 @@ def _log_density(kind: int, x: np.ndarray, v: np.ndarray) -> float:
 
 
 @called
-def _fill(data: Data, begin: int, end: int, out: np.ndarray) -> float:
+def _fill(data: Data, begin: int, end: int, out: Array) -> float:
     """Densities of some observations in all states, each divided by its largest; returns the sum of their logs."""
     kind, codes, rows, table, scales, values = data
     num, logs = out.shape[1], 0.0
@@ -85,7 +87,7 @@ def _fill(data: Data, begin: int, end: int, out: np.ndarray) -> float:
 
 
 @inlined
-def _forward(before: np.ndarray, moves: np.ndarray, w: np.ndarray, out: np.ndarray) -> float:
+def _forward(before: Array, moves: Array, w: Array, out: Array) -> float:
     """One step of the filter; returns the predictive density of the observation."""
     num, total = out.size, 0.0
     for k in range(num):
@@ -103,7 +105,7 @@ def _forward(before: np.ndarray, moves: np.ndarray, w: np.ndarray, out: np.ndarr
 
 
 @called
-def _begin(start: np.ndarray, w: np.ndarray, out: np.ndarray) -> float:
+def _begin(start: Array, w: Array, out: Array) -> float:
     """The filter at the first observation."""
     total = 0.0
     for k in range(out.size):
@@ -115,15 +117,7 @@ def _begin(start: np.ndarray, w: np.ndarray, out: np.ndarray) -> float:
 
 
 @called
-def _tally(
-    sign: float,
-    data: Data,
-    z: np.ndarray,
-    piece: np.ndarray,
-    firsts: np.ndarray,
-    moves: np.ndarray,
-    stats: np.ndarray,
-) -> None:
+def _tally(sign: float, data: Data, z: Array, piece: Array, firsts: Array, moves: Array, stats: Array) -> None:
     """Add the initial state, the transitions and the observations of a piece to sums, or subtract them."""
     kind, codes, rows = data[0], data[1], data[2]
     begin, end = piece[0], piece[1]
@@ -153,13 +147,13 @@ def _tally(
 def sample_groups(
     data: Data,
     chain: Chain,
-    z: np.ndarray,
-    pieces: np.ndarray,
-    groups: np.ndarray,
-    chosen: np.ndarray,
-    firsts: np.ndarray,
-    moves: np.ndarray,
-    stats: np.ndarray,
+    z: Array,
+    pieces: Array,
+    groups: Array,
+    chosen: Array,
+    firsts: Array,
+    moves: Array,
+    stats: Array,
     seed: tuple[uint64, uint64],
     first: int,
     last: int,
@@ -213,11 +207,11 @@ def sample_groups(
 def smooth(
     data: Data,
     chain: Chain,
-    windows: np.ndarray,
-    firsts: np.ndarray,
-    moves: np.ndarray,
-    stats: np.ndarray,
-    out: np.ndarray,
+    windows: Array,
+    firsts: Array,
+    moves: Array,
+    stats: Array,
+    out: Array,
     first: int,
     last: int,
 ) -> None:
@@ -291,9 +285,7 @@ def smooth(
 
 
 @kept
-def filter_series(
-    data: Data, chain: Chain, bounds: np.ndarray, logs: np.ndarray, ends: np.ndarray, first: int, last: int
-) -> None:
+def filter_series(data: Data, chain: Chain, bounds: Array, logs: Array, ends: Array, first: int, last: int) -> None:
     """Log likelihood of each series, and the distribution of its last state given all its observations."""
     initial, transitions = chain[0], chain[1]
     num = transitions.shape[0]
@@ -318,7 +310,7 @@ def filter_series(
 
 
 @kept
-def forget(data: Data, chain: Chain, windows: np.ndarray, out: np.ndarray) -> None:
+def forget(data: Data, chain: Chain, windows: Array, out: Array) -> None:
     """How fast filters forget: for windows (low, high), the largest distance in total variation between filters.
 
     The filters start at `low` in each of the states. `out` (windows, steps) gets the distances after each step.

@@ -25,29 +25,30 @@ from scirocco import _checks
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco.samplers import schedules
-from scirocco.simplex import _rules, tables
-from scirocco_latent.hmm.emissions import Categorical, Emission, Encoded, Gaussian, Params, Poisson, positive
-from scirocco_latent.hmm.gibbs import (
-    Parameters,
-    Prior,
-    kernels,
-    layout,
-    log_likelihoods,
-    start,
-    stationary,
+from scirocco.simplex import tables
+from scirocco_latent.hmm.emissions import (
+    Categorical,
+    Emission,
+    Encoded,
+    NormalEmission,
+    Params,
+    PoissonEmission,
+    positive,
 )
+from scirocco_latent.hmm.gibbs import Parameters, StatePrior, kernels, layout, log_likelihoods, start, stationary
 from scirocco_latent.hmm.own import Own
 from scirocco_latent.hmm.series import Array
 
-_WINDOW, _BATCH = 500, 10_000
-_STEPS = {"scir": 0.02, "scir_cv": 0.05}
+_WINDOW, _BATCH = 500, 10_000  # observations of a window, and of a step
+_STEPS = {"scir": 0.02, "scir_cv": 0.05}  # default step sizes
 _EULER = 0.1  # step of "sgrld" in units of the time in which its fastest variables move
+# when a filter has forgotten its start; longest buffer; windows of the test
 _TOLERANCE, _LONGEST, _PLACES = 1e-3, 1_000, 100
 _REFRESH_EVERY, _REFRESH = 10, 10
 """Steps of "scir_cv" between two references, and how many times more windows these have."""
 
 
-class Settings(NamedTuple):
+class WindowSettings(NamedTuple):
     """Settings of the chains."""
 
     sampler: str
@@ -63,7 +64,7 @@ class Settings(NamedTuple):
 
 def settings(
     sampler: str,
-    prior: Prior,
+    prior: StatePrior,
     data: Encoded,
     bounds: Array,
     batch_size: int | None,
@@ -71,7 +72,7 @@ def settings(
     buffer: int | None,
     num_starts: int,
     seed: int,
-) -> Settings:
+) -> WindowSettings:
     """Check the arguments, and measure the buffer if it is not given."""
     if step_size is None:
         counts = float(bounds[-1]) / prior.num_states / (prior.num_states * prior.concentration)
@@ -91,7 +92,7 @@ def settings(
         f"{sampler}: {windows} of {groups} groups of windows of {_WINDOW} observations per step, with buffers of "
         f"{length} on either side (error of expected transitions per observation: {error:.1e})"
     )
-    return Settings(sampler, steps, windows, max(1, groups // windows), length, error, num_starts, words)
+    return WindowSettings(sampler, steps, windows, max(1, groups // windows), length, error, num_starts, words)
 
 
 def _places(data: Encoded, bounds: Array, length: int, seed: int) -> Array:
@@ -121,7 +122,7 @@ def _forgotten(emission: Emission, params: Parameters, data: Encoded, bounds: Ar
 
 
 def measured_error(
-    prior: Prior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int
+    prior: StatePrior, params: Parameters, data: Encoded, bounds: Array, buffer: int, seed: int
 ) -> float:
     """Largest error of an expected transition count per observation, compared with buffers four times as long."""
     pieces = _places(data, bounds, _WINDOW, seed)
@@ -141,7 +142,7 @@ def _with_buffers(pieces: Array, bounds: Array, buffer: int) -> Array:
     return np.stack([pieces[:, 0], pieces[:, 1], low, high, low > bounds[number]], axis=1).astype(np.int64)
 
 
-class Sums(NamedTuple):
+class WindowSums(NamedTuple):
     """Expected counts of windows, (window, ...)."""
 
     firsts: Array
@@ -150,17 +151,17 @@ class Sums(NamedTuple):
 
 
 def expected(
-    prior: Prior,
+    prior: StatePrior,
     params: Parameters,
     data: Encoded,
     windows: Array,
     num_threads: int | None,
     shares: Array | None = None,
-) -> Sums:
+) -> WindowSums:
     """Expected counts of some windows; `shares` (N, K) gets the probabilities of the states in them."""
     num, width = prior.num_states, prior.emission.stats_width(data)
     count = len(windows)
-    sums = Sums(np.zeros((count, num)), np.zeros((count, num, num)), np.zeros((count, num, width)))
+    sums = WindowSums(np.zeros((count, num)), np.zeros((count, num, num)), np.zeros((count, num, width)))
     arguments, chain, run = prior.emission.kernel(params.emission, data), params.chain(), kernels().smooth
     out = np.empty((0, 0)) if shares is None else shares
 
@@ -176,10 +177,10 @@ class BufferedChain(Chain):
 
     def __init__(
         self,
-        prior: Prior,
+        prior: StatePrior,
         data: Encoded,
         bounds: Array,
-        known: Settings,
+        known: WindowSettings,
         seed: int,
         chain: int,
         num_threads: int | None,
@@ -235,8 +236,8 @@ class BufferedChain(Chain):
         windows, firsts, total = self._chosen(_REFRESH * self.known.windows, StatePurpose.REFRESH)
         sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
         used, batch = len(firsts), self.known.windows
-        whole = self._counts(Sums(*(total / used * part.sum(axis=0) for part in sums)))
-        each = self._counts(Sums(*(np.add.reduceat(part, firsts, axis=0) for part in sums)))
+        whole = self._counts(WindowSums(*(total / used * part.sum(axis=0) for part in sums)))
+        each = self._counts(WindowSums(*(np.add.reduceat(part, firsts, axis=0) for part in sums)))
         scale, share = total**2 * (1.0 / batch - 1.0 / total), total**2 * (1.0 / used - 1.0 / total)
         step = float(self.known.step_size(self.step))
         for name, prior in self._priors().items():
@@ -245,11 +246,11 @@ class BufferedChain(Chain):
             before = now if used == total else {part: self.reference.get(f"{name}_{part}") for part in now}
             if before["counted"] is not None:
                 told = before["counted"], prior, before["error"], before["variance"]
-                kept = _rules.steady(np)(*told, step) & (whole[name] > 0.0)
+                kept = tables.steady(np)(*told, step) & (whole[name] > 0.0)
                 self.reference[name] = np.where(kept, prior + whole[name], 0.0)
             self.reference |= {f"{name}_{part}": values for part, values in now.items()}
 
-    def _estimate(self, number: int, purpose: StatePurpose) -> Sums:
+    def _estimate(self, number: int, purpose: StatePurpose) -> WindowSums:
         """Unbiased estimates of the expected counts of all series, up to the error of the buffers."""
         windows, firsts, total = self._chosen(number, purpose)
         scale = total / len(firsts)
@@ -260,25 +261,23 @@ class BufferedChain(Chain):
             self._shares = self.data.take(used), scale * shares[used]
         else:
             sums = expected(self.prior, self.params(), self.data, windows, self.num_threads)
-        return Sums(*(scale * part.sum(axis=0) for part in sums))
+        return WindowSums(*(scale * part.sum(axis=0) for part in sums))
 
     def _priors(self) -> dict[str, Any]:
         """Prior shapes of the gamma variables, in the order of `_counts`."""
         shapes = {"initial": self.prior.concentration, "transitions": self.prior.transitions}
         emission = self.prior.emission
-        return shapes | (
-            {"probabilities": emission.concentration} if isinstance(emission, Categorical) else {}
-        )
+        return shapes | ({"probabilities": emission.concentration} if isinstance(emission, Categorical) else {})
 
-    def _counts(self, sums: Sums) -> dict[str, Array]:
+    def _counts(self, sums: WindowSums) -> dict[str, Array]:
         found = {"initial": sums.firsts, "transitions": sums.moves}
         return found | ({"probabilities": sums.stats} if isinstance(self.prior.emission, Categorical) else {})
 
-    def _shapes(self, sums: Sums) -> dict[str, Array]:
+    def _shapes(self, sums: WindowSums) -> dict[str, Array]:
         counts = self._counts(sums)
         return {name: prior + counts[name] for name, prior in self._priors().items()}
 
-    def _move(self, sums: Sums) -> None:
+    def _move(self, sums: WindowSums) -> None:
         assert self.parts is not None
         step = float(self.known.step_size(self.step))
         seed = self.words(StatePurpose.MOVES)
@@ -287,23 +286,21 @@ class BufferedChain(Chain):
             words = seed[0], seed[1] * 4 + place
             x = self.parts[name]
             if self.known.sampler == "sgrld":
-                self.parts[name] = tables.euler(
-                    words, x, shape, counts[name].sum(axis=-1, keepdims=True), step
-                )
+                self.parts[name] = tables.euler(words, x, shape, counts[name].sum(axis=-1, keepdims=True), step)
             else:
                 known = self.reference.get(name), self.reference.get(f"{name}_variance")  # of SCIR-CV
                 self.parts[name] = tables.moved(words, x, shape, step, *known, num_threads=1)
         emission, words = self.prior.emission, (seed[0], seed[1] * 4 + 3)
-        if isinstance(emission, Poisson):
+        if isinstance(emission, PoissonEmission):
             count, total = emission.summed(sums.stats, self.coded)
             rate = np.array(emission.rate) + count[:, None]
             self.parts["rates"] = _cir(words, self.parts["rates"], emission.shape + total, rate, step)
-        elif isinstance(emission, Gaussian):
+        elif isinstance(emission, NormalEmission):
             self._move_normal(emission, sums.stats, step, words)
         elif isinstance(emission, Own):
             self._move_own(emission, step, words)
 
-    def _move_normal(self, emission: Gaussian, stats: Array, step: float, words: tuple[int, int]) -> None:
+    def _move_normal(self, emission: NormalEmission, stats: Array, step: float, words: tuple[int, int]) -> None:
         """The mean given the precision, then the precision given the mean."""
         assert self.parts is not None
         rng = np.random.default_rng(list(words))
@@ -323,9 +320,7 @@ class BufferedChain(Chain):
         free = emission.degrees + 1.0 + count
         words = words[0], words[1] + 1
         self.parts["means"] = mean
-        self.parts["covariances"] = _wishart(
-            words, cover, free, positive(psi, np.array(emission.spread)), step
-        )
+        self.parts["covariances"] = _wishart(words, cover, free, positive(psi, np.array(emission.spread)), step)
 
     def _move_own(self, emission: Own, step: float, words: tuple[int, int]) -> None:
         """Stochastic gradients, preconditioned by the curvature where the chain began."""

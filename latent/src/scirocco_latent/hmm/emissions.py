@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from scirocco.errors import InvalidValueError
-from scirocco_latent.hmm.observations import counts, labels, real, some
-from scirocco_latent.hmm.series import Array, Given
+from scirocco_latent.hmm.series import Array, SeriesData, counts, labels, real, some
 
 _TABLE, _NORMAL, _POISSON, DENSE = 0, 1, 2, 3  # as in the kernels
 _LARGEST_TABLE = 4096  # counts below are looked up
@@ -38,8 +37,7 @@ class Encoded(NamedTuple):
     def take(self, rows: Array) -> Encoded:
         """Some observations."""
         return Encoded(
-            self.codes[rows] if len(self.codes) else self.codes,
-            self.rows[rows] if len(self.rows) else self.rows,
+            self.codes[rows] if len(self.codes) else self.codes, self.rows[rows] if len(self.rows) else self.rows
         )
 
 
@@ -55,14 +53,7 @@ def rows_of(values: Array) -> Encoded:
 def _by_table(logs: Array, data: Encoded) -> tuple[Any, ...]:
     """Arguments of the kernels from the log density of each code (V, K)."""
     high = logs.max(axis=1)
-    return (
-        _TABLE,
-        data.codes,
-        data.rows,
-        np.ascontiguousarray(np.exp(logs - high[:, None])),
-        high,
-        np.empty((1, 1)),
-    )
+    return (_TABLE, data.codes, data.rows, np.ascontiguousarray(np.exp(logs - high[:, None])), high, np.empty((1, 1)))
 
 
 class Emission(Protocol):
@@ -80,7 +71,7 @@ class Emission(Protocol):
     def stats_width(self, data: Encoded) -> int:
         """Numbers per state that the kernels sum."""
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check observations, and convert them to the units of the kernels."""
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
@@ -118,9 +109,19 @@ class Emission(Protocol):
 
 
 class _Conjugate:
+    """What most emissions with exact draws have in common: the units of the user are those of the kernels."""
+
     def settled(self, params: Params, data: Encoded, z: Array) -> Params:
         """A draw given the states needs no help."""
         return params
+
+    def inside(self, draw: Params) -> Params:
+        """From the units of the user to those of the kernels."""
+        return draw
+
+    def outside(self, draw: Params) -> Params:
+        """From the units of the kernels to those of the user."""
+        return draw
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Categorical(_Conjugate):
         """Numbers per state that the kernels sum."""
         return self.width
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Convert labels to the numbers of their categories."""
         names, absent = labels(given.values)
         known = {category: number for number, category in enumerate(self.categories)}
@@ -180,12 +181,6 @@ class Categorical(_Conjugate):
         share = 0.5 * share / share.sum(axis=1, keepdims=True) + 0.5 * seen.mean(axis=0)
         return {"probabilities": dirichlet(rng, 0.5 + 4.0 * self.width * share)}
 
-    def inside(self, draw: Params) -> Params:
-        """From the units of the user to those of the kernels."""
-        return draw
-
-    outside = inside
-
     def constant(self, data: Encoded) -> Array:
         """What the kernels leave out of the log density of each observation."""
         return np.zeros(data.num_rows)
@@ -206,7 +201,7 @@ class Categorical(_Conjugate):
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaussian(_Conjugate):
+class NormalEmission(_Conjugate):
     """x | state k ~ N(μ_k, Σ_k), Σ_k ~ inverse Wishart(ν, Ψ), μ_k | Σ_k ~ N(m, Σ_k/κ), x in units of `scale`."""
 
     centre: tuple[float, ...]
@@ -232,16 +227,14 @@ class Gaussian(_Conjugate):
         """Numbers per state that the kernels sum."""
         return 1 + self.width + self.width**2
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check real numbers, and convert them to the units of the kernels."""
         return rows_of((real(given, self.width) - self.centre) / self.scale)
 
     def kernel(self, params: Params, data: Encoded) -> tuple[Any, ...]:
         """Arguments of the kernels."""
         roots = np.linalg.cholesky(np.linalg.inv(params["covariances"]))
-        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.width * math.log(
-            2 * math.pi
-        )
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) - 0.5 * self.width * math.log(2 * math.pi)
         num = len(logs)
         values = np.concatenate([logs[:, None], params["means"], roots.reshape(num, -1)], axis=1)
         return _NORMAL, data.codes, data.rows, np.empty((1, 1)), np.empty(1), np.ascontiguousarray(values)
@@ -274,16 +267,9 @@ class Gaussian(_Conjugate):
         """The log density of all observations given their states, up to a constant."""
         count, total, square, means = *self.sums(stats), params["means"]
         cross = total[:, :, None] * means[:, None, :]
-        scatter = (
-            square
-            - cross
-            - cross.transpose(0, 2, 1)
-            + count[:, None, None] * means[:, :, None] * means[:, None]
-        )
+        scatter = square - cross - cross.transpose(0, 2, 1) + count[:, None, None] * means[:, :, None] * means[:, None]
         logs = np.linalg.slogdet(params["covariances"])[1]
-        return float(
-            -0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum())
-        )
+        return float(-0.5 * (count @ logs + np.trace(np.linalg.solve(params["covariances"], scatter), 0, 1, 2).sum()))
 
     def sums(self, stats: Array) -> tuple[Array, Array, Array]:
         """Number, sum and sum of products of the rows of each state."""
@@ -340,7 +326,7 @@ class Gaussian(_Conjugate):
 
 
 @dataclasses.dataclass(frozen=True)
-class Poisson(_Conjugate):
+class PoissonEmission(_Conjugate):
     """x_j | state k ~ Poisson(λ_kj), λ_kj ~ Gamma(shape, rate_j), columns independent."""
 
     shape: float
@@ -361,7 +347,7 @@ class Poisson(_Conjugate):
         """Numbers per state that the kernels sum."""
         return int(data.codes.max()) + 1 if len(data.codes) else 1 + self.width
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check counts; small ones are looked up in a table."""
         found = counts(real(given, self.width))
         if self.width == 1 and np.nanmax(found, initial=0) < _LARGEST_TABLE:
@@ -399,12 +385,6 @@ class Poisson(_Conjugate):
         counts = data.codes[:, None].astype(np.float64) if len(data.codes) else data.rows
         roots = distant(rng, np.sqrt(stretches(rng, counts[~data.is_missing]) + 0.25), num)
         return {"rates": roots**2 * rng.uniform(0.8, 1.25, roots.shape) + 1e-3}
-
-    def inside(self, draw: Params) -> Params:
-        """From the units of the user to those of the kernels."""
-        return draw
-
-    outside = inside
 
     def constant(self, data: Encoded) -> Array:
         """What the kernels leave out of the log density of each observation."""

@@ -2,25 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import jax
 import numpy as np
 
 from scirocco import _checks
+from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
+from scirocco.models._core import device
 from scirocco.models._core.chain import Spec
-from scirocco.models._core.conventions import StepSize
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions, OwnChains, fingerprint
 from scirocco.models._core.view import View
 from scirocco.run.result import Run
+from scirocco.samplers import schedules
 from scirocco_latent.hmm import priors
-from scirocco_latent.hmm.gibbs import Prior
-from scirocco_latent.hmm.methods import PRESETS, choose
-from scirocco_latent.hmm.results import Results, in_one_order
-from scirocco_latent.hmm.series import Array, Given, SeriesLike, read
+from scirocco_latent.hmm.emissions import Encoded
+from scirocco_latent.hmm.gibbs import PIECE, StateChain, StatePrior, num_batches
+from scirocco_latent.hmm.results import StateResults, in_one_order
+from scirocco_latent.hmm.series import Array, SeriesData, SeriesLike, read
+
+SAMPLERS = ("gibbs", "scir", "scir_cv", "sgrld")
+_MOST_STARTS = 1_000  # more is a mistake
+PRESETS: dict[str, dict[str, Any]] = {
+    "baker2018": {"sampler": "scir", "step_size": schedules.polynomial(0.5, 10.0, 0.33)},
+    "barile2024": {"sampler": "scir_cv", "step_size": schedules.polynomial(1.0, 1000.0, 0.33)},
+    "aicher2019": {"sampler": "sgrld"},
+}
+"""Samplers of papers: SCIR and SCIR-CV with the step sizes that they use for topic models, since they have no series,
+and SGRLD with buffered subsequences (the step size follows from the length of the series)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesMethod:
+    """Chains of a sampler."""
+
+    batches: int
+    """Steps per epoch."""
+    words: str
+    measured: tuple[int, float] | None
+    """Length and error of the buffers."""
+    make: Callable[[int], Any]
+    """Makes the chain with a number."""
+    on_device: bool = False
+
+
+def choose(model: HMM, prior: StatePrior, data: Encoded, given: SeriesData) -> SeriesMethod:
+    """The chains for the settings of a model, and what they are in words."""
+    _checks.choice(model.sampler, "sampler", SAMPLERS)
+    seed = _checks.positive_int(model.seed, "seed", minimum=0)
+    starts = _checks.positive_int(model.num_starts, "num_starts")
+    if starts > _MOST_STARTS:
+        raise InvalidValueError(f"`num_starts` must be at most {_MOST_STARTS:,}, got {starts:,}.")
+    size = None if model.batch_size is None else _checks.positive_int(model.batch_size, "batch_size")
+    chains = _checks.positive_int(model.num_chains, "num_chains")
+    threads = model.num_threads
+    if threads is None:
+        threads = max(1, available_cores() // chains)
+    threads = _checks.positive_int(threads, "num_threads")
+    on_device = _on_device(model, prior, data)
+    if model.sampler != "gibbs":
+        return _stochastic(model, prior, data, given, size, threads)
+    for name in ("step_size", "buffer"):
+        if getattr(model, name) is not None:
+            raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
+    if on_device:
+        return _scanned(prior, data, given, starts, seed)
+    if size is None:  # own emissions have no sums to update: a step reads all observations in any case
+        size = data.num_rows if prior.emission.kind == "own" else 65_536
+    return _exact(prior, data, given, size, starts, seed, threads)
+
+
+def _exact(
+    prior: StatePrior, data: Encoded, given: SeriesData, size: int, starts: int, seed: int, threads: int
+) -> SeriesMethod:
+    batches = num_batches(given.bounds, size)
+
+    def make(number: int) -> StateChain:
+        return StateChain(
+            prior, data, given.bounds, batch_size=size, num_starts=starts, seed=seed, chain=number, num_threads=threads
+        )
+
+    pieces = "" if int(np.diff(given.bounds).max()) <= PIECE else f" in pieces of {PIECE:,}"
+    own = " (emissions by Metropolis-Hastings)" if prior.emission.kind == "own" else ""
+    some = "all" if batches == 1 else f"1/{batches} of the"
+    words = (
+        f"{prior.emission.kind} emissions; exact Gibbs sampler: a step draws {some} states{pieces} by forward "
+        f"filtering and backward sampling, then all parameters{own}; starts from the best of {starts} short chains"
+    )
+    return SeriesMethod(batches, words, None, make)
+
+
+def _on_device(model: HMM, prior: StatePrior, data: Encoded) -> bool:
+    """Whether array programs draw the states."""
+    from scirocco_latent.hmm.scan import LEAST_ROWS, MOST_STATES
+
+    able = model.sampler == "gibbs" and prior.emission.kind != "own"
+    large = data.num_rows >= LEAST_ROWS and prior.num_states <= MOST_STATES
+    return device.resolve(model.device, able, 'sampler="gibbs" and built-in emissions', large) != device.HOST
+
+
+def _scanned(prior: StatePrior, data: Encoded, given: SeriesData, starts: int, seed: int) -> SeriesMethod:
+    from scirocco_latent.hmm.scan import DeviceStates
+
+    def make(number: int) -> StateChain:
+        return StateChain(
+            prior,
+            data,
+            given.bounds,
+            batch_size=data.num_rows,
+            num_starts=starts,
+            seed=seed,
+            chain=number,
+            num_threads=1,
+            piece=data.num_rows,
+            of_states=DeviceStates,
+        )
+
+    words = (
+        f"{prior.emission.kind} emissions; exact Gibbs sampler on {jax.default_backend()}: a step draws all states by "
+        f"associative scans, then all parameters; starts from the best of {starts} short chains"
+    )
+    return SeriesMethod(1, words, None, make, on_device=True)
+
+
+def _stochastic(
+    model: HMM, prior: StatePrior, data: Encoded, given: SeriesData, size: int | None, threads: int
+) -> SeriesMethod:
+    from scirocco_latent.hmm import buffered
+
+    settings = buffered.settings(
+        model.sampler, prior, data, given.bounds, size, model.step_size, model.buffer, model.num_starts, model.seed
+    )
+
+    def make(number: int) -> buffered.BufferedChain:
+        return buffered.BufferedChain(prior, data, given.bounds, settings, model.seed, number, threads)
+
+    words = f"{prior.emission.kind} emissions; {settings.words}"
+    return SeriesMethod(settings.batches, words, (settings.buffer, settings.error), make)
+
 
 _MOST_STATES = 127
 """States are stored in bytes."""
@@ -28,7 +152,7 @@ _LEAST_EPOCHS, _MOST_EPOCHS, _WORK = 200, 2_000, 10_000_000
 """Default passes: as many as draw this number of states, within limits."""
 
 
-class HMM(Results):
+class HMM(StateResults):
     r"""Hidden Markov model: :math:`z_t | z_{t-1} ~ A_{z_{t-1}}`, :math:`x_t | z_t ~ f(· | θ_{z_t})`; posterior draws.
 
     Priors are conjugate: :math:`A_j ~ Dir(a + κ e_j)`, the first state Dir(a), and for emissions a Dirichlet, a
@@ -141,14 +265,7 @@ class HMM(Results):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.seed, self.num_threads, self.device = num_chains, seed, num_threads, device
 
-    def fit(
-        self,
-        series: SeriesLike,
-        y: object = None,
-        *,
-        by: Any = None,
-        **options: Unpack[FitOptions],
-    ) -> HMM:
+    def fit(self, series: SeriesLike, y: object = None, *, by: Any = None, **options: Unpack[FitOptions]) -> HMM:
         """Sample from the posterior given one or more series.
 
         Parameters
@@ -216,9 +333,7 @@ class HMM(Results):
     def _watched(self) -> dict[str, Array]:
         named = self._named_parameters() or {name: self.draws_[name] for name in self._emission.shapes(1)}
         joint = (
-            {"log joint density": np.asarray(self.run_.stats["log_joint"])}
-            if "log_joint" in self.run_.stats
-            else {}
+            {"log joint density": np.asarray(self.run_.stats["log_joint"])} if "log_joint" in self.run_.stats else {}
         )
         return {"transitions": self.draws_["transitions"], **named, **joint}
 
@@ -229,7 +344,7 @@ class HMM(Results):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _prior(self, given: Given) -> Prior:
+    def _prior(self, given: SeriesData) -> StatePrior:
         num = _checks.positive_int(self.num_states, "num_states")
         if num > _MOST_STATES:
             raise InvalidValueError(f"`num_states` must be at most {_MOST_STATES}, got {num}.")
@@ -239,10 +354,10 @@ class HMM(Results):
         _checks.positive(self.sticky, "sticky", allow_zero=True)
         _check_enough(len(given.values), num)
         emission = priors.resolve(self.emissions, given, num, self.prior, self.categories, self.start)
-        return Prior(num, float(self.concentration), float(self.sticky), emission)
+        return StatePrior(num, float(self.concentration), float(self.sticky), emission)
 
 
-def _spec(prior: Prior, given: Given, stats: tuple[str, ...]) -> Spec:
+def _spec(prior: StatePrior, given: SeriesData, stats: tuple[str, ...]) -> Spec:
     """Arrays of one draw; in double precision, because dwell times are differences from 1."""
     num = prior.num_states
     shapes = {"initial": (num,), "transitions": (num, num), **prior.emission.shapes(num)}

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco import _extras
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco_latent.hmm.emissions import Emission, Encoded, Params, dirichlet
@@ -27,6 +26,7 @@ from scirocco_latent.hmm.series import Array
 PIECE = 8192
 """Observations in a piece: its densities and filters fit in a fast cache."""
 _STREAMS = 16  # purposes of random numbers in a step
+# observations of short chains, the length of their pieces, sweeps of all and of the best
 _START_ROWS, _START_PIECE, _START_SWEEPS = 10_000, 1_000, (12, 30)
 _LEAST = 1e-100  # of a transition probability: the filter divides by sums of them
 
@@ -34,13 +34,12 @@ _LEAST = 1e-100  # of a transition probability: the filter divides by sums of th
 @functools.cache
 def kernels() -> Any:
     """The compiled kernels."""
-    _extras.require("numba", "a hidden Markov model")
     from scirocco_latent.hmm import _kernels
 
     return _kernels
 
 
-class Prior(NamedTuple):
+class StatePrior(NamedTuple):
     """The prior of a hidden Markov model."""
 
     num_states: int
@@ -79,7 +78,7 @@ def stationary(transitions: Array) -> Array:
     return found / found.sum(axis=-1, keepdims=True)
 
 
-class Layout(NamedTuple):
+class PieceLayout(NamedTuple):
     """Pieces of all series, and groups of pieces with about as many observations."""
 
     pieces: Array
@@ -93,7 +92,7 @@ class Layout(NamedTuple):
         return len(self.groups) - 1
 
 
-def layout(bounds: Array, length: int, offset: int, gap: int = 1) -> Layout:
+def layout(bounds: Array, length: int, offset: int, gap: int = 1) -> PieceLayout:
     """Cut series that are longer than `length`; the `gap` observations at each cut are in no piece."""
     begins, ends = bounds[:-1], bounds[1:]
     short = ends - begins <= length
@@ -110,19 +109,19 @@ def layout(bounds: Array, length: int, offset: int, gap: int = 1) -> Layout:
     pieces = pieces[np.argsort(pieces[:, 0], kind="stable")]
     number = pieces[:, 0] // length
     starts = np.flatnonzero(np.concatenate([[True], np.diff(number) > 0]))
-    return Layout(pieces, np.append(starts, len(pieces)).astype(np.int64))
+    return PieceLayout(pieces, np.append(starts, len(pieces)).astype(np.int64))
 
 
 class States:
     """States of all observations, and the sums that follow from them."""
 
-    def __init__(self, prior: Prior, data: Encoded, bounds: Array, num_threads: int | None):
+    def __init__(self, prior: StatePrior, data: Encoded, bounds: Array, num_threads: int | None):
         num, width = prior.num_states, prior.emission.stats_width(data)
         self.prior, self.data, self.bounds, self.num_threads = prior, data, bounds, num_threads
         self.z = np.full(data.num_rows, -1, np.int8)
         self.firsts, self.moves, self.stats = np.zeros(num), np.zeros((num, num)), np.zeros((num, width))
 
-    def step(self, params: Parameters, found: Layout, chosen: Array, seed: tuple[int, int]) -> None:
+    def step(self, params: Parameters, found: PieceLayout, chosen: Array, seed: tuple[int, int]) -> None:
         """Draw the states of some groups of pieces."""
         sums = [np.zeros((len(chosen), *part.shape)) for part in (self.firsts, self.moves, self.stats)]
         data = self.prior.emission.kernel(params.emission, self.data)
@@ -130,18 +129,7 @@ class States:
         chain, run = params.chain(), kernels().sample_groups
 
         def work(first: int, last: int) -> None:
-            run(
-                data,
-                chain,
-                self.z,
-                found.pieces,
-                found.groups,
-                chosen,
-                *sums,
-                (words[0], words[1]),
-                first,
-                last,
-            )
+            run(data, chain, self.z, found.pieces, found.groups, chosen, *sums, (words[0], words[1]), first, last)
 
         run_blocks(work, len(chosen), self.num_threads)
         for total, change in zip((self.firsts, self.moves, self.stats), sums, strict=True):
@@ -164,12 +152,12 @@ class States:
         return float(logs) + emission.log_density(params.emission, self.data, self.z, self.stats)
 
 
-class GibbsChain(Chain):
+class StateChain(Chain):
     """One chain: a step draws the states of a batch, then the parameters."""
 
     def __init__(
         self,
-        prior: Prior,
+        prior: StatePrior,
         data: Encoded,
         bounds: Array,
         *,
@@ -185,10 +173,8 @@ class GibbsChain(Chain):
         self.prior, self.piece, self.num_starts = prior, piece, num_starts
         self.states = of_states(prior, data, bounds, num_threads)
         self.batches = num_batches(bounds, batch_size, piece)
-        self._whole = (
-            self.batches == 1 and int(np.diff(bounds).max()) <= piece
-        )  # then all passes are the same
-        self._pass: tuple[int, Layout, list[Array]] | None = None
+        self._whole = self.batches == 1 and int(np.diff(bounds).max()) <= piece  # then all passes are the same
+        self._pass: tuple[int, PieceLayout, list[Array]] | None = None
         self.params: Parameters | None = None
 
     def begin(self) -> None:
@@ -207,7 +193,7 @@ class GibbsChain(Chain):
         rng = np.random.Generator(np.random.Philox(key=words))
         self.params = self.states.draw(rng, self.params)
 
-    def _layout(self, number: int) -> tuple[Layout, list[Array]]:
+    def _layout(self, number: int) -> tuple[PieceLayout, list[Array]]:
         """Pieces and batches of a pass: they depend on its number alone."""
         rng = np.random.default_rng([self.seed, number * _STREAMS + StatePurpose.ORDER])
         found = layout(self.states.bounds, self.piece, int(rng.integers(self.piece + 1)))
@@ -255,7 +241,7 @@ def num_batches(bounds: Array, batch_size: int, piece: int = PIECE) -> int:
     return int(min(max(1, round(bounds[-1] / batch_size)), fewest))
 
 
-def start(prior: Prior, data: Encoded, bounds: Array, num_starts: int, seed: int) -> Parameters:
+def start(prior: StatePrior, data: Encoded, bounds: Array, num_starts: int, seed: int) -> Parameters:
     """Parameters to start from: the best of several short chains on a part of the observations.
 
     All chains make some sweeps, and the better quarter of them some more.

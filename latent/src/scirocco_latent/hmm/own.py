@@ -29,16 +29,16 @@ from jax.flatten_util import ravel_pytree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco_latent.hmm.emissions import DENSE, Encoded, Params, distant, rows_of, stretches
-from scirocco_latent.hmm.observations import real
-from scirocco_latent.hmm.series import Array, Given
+from scirocco_latent.hmm.series import Array, SeriesData, real
 
 _RESERVED = ("initial", "transitions", "last")
 _KEPT = (0.0, 0.0, 0.5, 0.9)
 """Values of ρ, one of which is drawn in each step."""
 _FLAT = 0.5  # the least curvature, in units of the squared gradients of rows
+# steps uphill at the start and at each update; gain of log density that ends them
 _ASCENTS, _FEW, _GAIN = 20, 3, 0.5
-_PADDED = 4096
-_MOST_PARAMETERS = 50
+_PADDED = 4096  # rows are filled up to multiples, so that few shapes are compiled
+_MOST_PARAMETERS = 50  # a matrix of them is inverted for each state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Own:
         """Numbers per state that the kernels sum: none."""
         return 0
 
-    def encode(self, given: Given) -> Encoded:
+    def encode(self, given: SeriesData) -> Encoded:
         """Check real numbers."""
         return rows_of(real(given, self.width))
 
@@ -143,31 +143,23 @@ class Own:
         known = seen & (z >= 0)
         return x, np.where(known, z, 0).astype(np.int32), known.astype(np.float32)
 
-    def _local(self, u: Array, x: Array, place: Array, weights: Array) -> _Local:
+    def _local(self, u: Array, x: Array, place: Array, weights: Array) -> _LocalNormal:
         found = _derivatives(self, np.float32(u), x, place, weights)
-        return _Local.of(*(np.asarray(part, np.float64) for part in found))
+        return _LocalNormal.of(*(np.asarray(part, np.float64) for part in found))
 
     def curvature(self, params: Params, data: Encoded, shares: Array) -> Array:
         """|H|, (K, D, D), if an observation is in each state with a weight, `shares` (N, K)."""
         return self._shared(params["position"], data, shares).curvature()
 
     def langevin(
-        self,
-        rng: np.random.Generator,
-        params: Params,
-        data: Encoded,
-        shares: Array,
-        curvature: Array,
-        step: float,
+        self, rng: np.random.Generator, params: Params, data: Encoded, shares: Array, curvature: Array, step: float
     ) -> Params:
         """A Langevin step preconditioned by a fixed curvature, over a time that is `step` in its own units."""
-        u, fixed = np.asarray(params["position"], np.float64), _Local.of(0 * params["position"], curvature)
+        u, fixed = (np.asarray(params["position"], np.float64), _LocalNormal.of(0 * params["position"], curvature))
         here, kept = self._shared(u, data, shares), float(np.exp(-step))
-        return {
-            "position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))
-        }
+        return {"position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))}
 
-    def _shared(self, u: Array, data: Encoded, shares: Array) -> _Local:
+    def _shared(self, u: Array, data: Encoded, shares: Array) -> _LocalNormal:
         """Derivatives with weights; padded to few different lengths, because each is compiled."""
         x, seen = self._rows(data)
         count, num = shares.shape
@@ -213,7 +205,7 @@ class Own:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Local:
+class _LocalNormal:
     """A normal approximation around the parameters of every state."""
 
     gradient: Array
@@ -222,7 +214,7 @@ class _Local:
     """Absolute eigenvalues of H."""
 
     @classmethod
-    def of(cls, gradient: Array, curvature: Array, products: Array | float = 0.0) -> _Local:
+    def of(cls, gradient: Array, curvature: Array, products: Array | float = 0.0) -> _LocalNormal:
         """From derivatives; where they are not finite, a unit step with no direction."""
         good = np.isfinite(np.asarray(gradient.sum(axis=1) + (curvature + products).sum(axis=(1, 2))))
         gradient = np.where(good[:, None], gradient, 0.0)
@@ -240,7 +232,7 @@ class _Local:
         turned = np.einsum("kdi,kd->ki", self.vectors, self.gradient)
         return np.einsum("kdi,ki->kd", self.vectors, turned / self.values)
 
-    def toward(self, gradient: Array) -> _Local:
+    def toward(self, gradient: Array) -> _LocalNormal:
         """The same curvature with another gradient."""
         return dataclasses.replace(self, gradient=gradient)
 
@@ -262,7 +254,7 @@ class _Local:
         return found
 
 
-def resolve(model: Any, start: Mapping[str, Any] | None, given: Given) -> Own:
+def resolve(model: Any, start: Mapping[str, Any] | None, given: SeriesData) -> Own:
     """The emissions of a user's model; checks of everything that would fail in the run."""
     if not isinstance(model, Model):
         raise InvalidTypeError(
@@ -275,9 +267,7 @@ def resolve(model: Any, start: Mapping[str, Any] | None, given: Given) -> Own:
             "have no other distribution."
         )
     if model.takes_key or model.form == "total":
-        raise InvalidTypeError(
-            "`emissions` need the exact log density of each observation: log_density(params, x)."
-        )
+        raise InvalidTypeError("`emissions` need the exact log density of each observation: log_density(params, x).")
     if not isinstance(start, Mapping) or not start:
         raise InvalidTypeError(
             "emissions of your own need `start`, a dict with parameters of one state from which the search for starts "
@@ -310,9 +300,7 @@ def _check(own: Own, values: Array) -> None:
             f"observation: {'a number' if own.width == 1 else f'an array with {own.width} entries'}."
         )
     if len(np.asarray(_flat(own))) > _MOST_PARAMETERS:
-        raise InvalidValueError(
-            f"emissions of your own can have at most {_MOST_PARAMETERS} parameters per state."
-        )
+        raise InvalidValueError(f"emissions of your own can have at most {_MOST_PARAMETERS} parameters per state.")
     some = np.float32(seen[:1_000, 0] if own.width == 1 else seen[:1_000])
     logs = np.asarray(_densities(own, np.asarray(_flat(own))[None], some))
     if not np.isfinite(logs).any() or np.isnan(logs).any() or np.isposinf(logs).any():
@@ -341,8 +329,7 @@ def _position(own: Own, u: Any) -> Any:
     leaves, node = jax.tree.flatten(like)
     ends = np.cumsum([int(np.prod(leaf.shape)) for leaf in leaves])
     parts = [
-        u[end - int(np.prod(leaf.shape)) : end].reshape(leaf.shape)
-        for leaf, end in zip(leaves, ends, strict=True)
+        u[end - int(np.prod(leaf.shape)) : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)
     ]
     return jax.tree.unflatten(node, parts)
 
@@ -397,17 +384,11 @@ def _derivatives(own: Own, u: Any, x: Any, place: Any, weights: Any) -> tuple[An
     of_rows = jax.vmap(jax.grad(functools.partial(_of_one, own)))(u[place], x)
     of_prior = jax.vmap(jax.grad(functools.partial(_log_prior, own)))(u)
 
-    def column(
-        unit: Any,
-    ) -> Any:  # states do not share parameters: one product gives a column of all matrices
+    def column(unit: Any) -> Any:  # states do not share parameters: one product gives a column of all matrices
         _, second = jax.jvp(jax.grad(total), (u,), (jnp.broadcast_to(unit, u.shape),))
-        products = jnp.where(
-            weights[:, None] > 0, weights[:, None] * of_rows * (of_rows @ unit)[:, None], 0.0
-        )
+        products = jnp.where(weights[:, None] > 0, weights[:, None] * of_rows * (of_rows @ unit)[:, None], 0.0)
         return -second, jax.ops.segment_sum(products, place, len(u)) + of_prior * (of_prior @ unit)[:, None]
 
     curvature, products = jax.lax.map(column, jnp.eye(u.shape[1]))
-    gradient = jax.ops.segment_sum(
-        jnp.where(weights[:, None] > 0, weights[:, None] * of_rows, 0.0), place, len(u)
-    )
+    gradient = jax.ops.segment_sum(jnp.where(weights[:, None] > 0, weights[:, None] * of_rows, 0.0), place, len(u))
     return gradient + of_prior, jnp.moveaxis(curvature, 0, 2), jnp.moveaxis(products, 0, 2)

@@ -12,18 +12,17 @@ from scirocco import _checks
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco_latent.hmm import own
-from scirocco_latent.hmm.emissions import Categorical, Emission, Gaussian, Poisson
-from scirocco_latent.hmm.observations import counts, labels, real
-from scirocco_latent.hmm.series import Array, Given
+from scirocco_latent.hmm.emissions import Categorical, Emission, NormalEmission, PoissonEmission
+from scirocco_latent.hmm.series import Array, SeriesData, counts, labels, real
 
 KINDS = ("auto", "categorical", "gaussian", "poisson")
 _MOST_COUNTED = 20.0
 """The largest mean of counts that "auto" takes to be Poisson variables: larger ones usually vary more."""
-_CLASSES: dict[str, Any] = {each.kind: each for each in (Categorical, Gaussian, Poisson)}
+_CLASSES: dict[str, Any] = {each.kind: each for each in (Categorical, NormalEmission, PoissonEmission)}
 
 
 def resolve(
-    kind: Any, given: Given, num: int, prior: Mapping[str, Any] | None, categories: Any, start: Any = None
+    kind: Any, given: SeriesData, num: int, prior: Mapping[str, Any] | None, categories: Any, start: Any = None
 ) -> Emission:
     """The emission distribution for some series: a prior that depends on their scale, unless one is given."""
     if not isinstance(kind, str):
@@ -45,25 +44,21 @@ def resolve(
     known = dict(prior or {})
     for name in known:
         if name not in allowed:
-            raise InvalidValueError(
-                f"the prior of {kind} emissions has no {name!r}. It has {', '.join(allowed)}."
-            )
+            raise InvalidValueError(f"the prior of {kind} emissions has no {name!r}. It has {', '.join(allowed)}.")
     if kind == "categorical":
         return _categorical(given, known, categories)
     values = real(given, None)
     return _gaussian(values, num, known) if kind == "gaussian" else _poisson(counts(values), known)
 
 
-def _kind_of(given: Given, prior: Mapping[str, Any] | None, categories: Any) -> str:
+def _kind_of(given: SeriesData, prior: Mapping[str, Any] | None, categories: Any) -> str:
     """The emissions for series if the user does not choose them."""
     if categories is not None or set(prior or {}) == {"concentration"}:
         return "categorical"
     if prior:
         return "poisson" if set(prior) <= {"shape", "rate"} else "gaussian"
     values = given.values
-    if values.dtype.kind in "US" or (
-        values.dtype.kind == "O" and any(isinstance(v, str) for v in values.flat)
-    ):
+    if values.dtype.kind in "US" or (values.dtype.kind == "O" and any(isinstance(v, str) for v in values.flat)):
         return "categorical" if values.ndim == 1 else "gaussian"
     seen = real(given, None)
     seen = seen[~np.isnan(seen[:, 0])]
@@ -71,7 +66,7 @@ def _kind_of(given: Given, prior: Mapping[str, Any] | None, categories: Any) -> 
     return "poisson" if is_count and float(seen.mean(axis=0).max()) <= _MOST_COUNTED else "gaussian"
 
 
-def _categorical(given: Given, known: dict[str, Any], categories: Any) -> Categorical:
+def _categorical(given: SeriesData, known: dict[str, Any], categories: Any) -> Categorical:
     found, absent = labels(given.values)
     if categories is None:
         names = np.unique(found[~absent]).tolist()
@@ -88,7 +83,7 @@ _MOST = 1e150
 """The largest number whose square double precision holds, with room for sums."""
 
 
-def _gaussian(values: Array, num: int, known: dict[str, Any]) -> Gaussian:
+def _gaussian(values: Array, num: int, known: dict[str, Any]) -> NormalEmission:
     d = values.shape[1]
     seen = values[~np.isnan(values[:, 0])]
     if not len(seen):
@@ -117,12 +112,10 @@ def _gaussian(values: Array, num: int, known: dict[str, Any]) -> Gaussian:
         raise InvalidValueError(f"the prior's `scale` must be finite and > 0, got {known['scale']!r}.")
     strength = _positive_number(known.get("strength", 0.01), "strength")
     middle = (mean - centre) / scale
-    return Gaussian(
-        _plain(centre), _plain(scale), _plain(middle), strength, degrees, _plain((wide / scale) ** 2)
-    )
+    return NormalEmission(_plain(centre), _plain(scale), _plain(middle), strength, degrees, _plain((wide / scale) ** 2))
 
 
-def _poisson(values: Array, known: dict[str, Any]) -> Poisson:
+def _poisson(values: Array, known: dict[str, Any]) -> PoissonEmission:
     seen = values[~np.isnan(values[:, 0])]
     if not len(seen):
         raise InvalidValueError("all observations are missing.")
@@ -130,7 +123,7 @@ def _poisson(values: Array, known: dict[str, Any]) -> Poisson:
     rate = np.asarray(known.get("rate", shape / np.maximum(seen.mean(axis=0), 1.0 / len(seen))), np.float64)
     if not (np.isfinite(rate).all() and (rate > 0).all()):
         raise InvalidValueError(f"the prior's `rate` must be finite and > 0, got {known['rate']!r}.")
-    return Poisson(shape, _plain(np.broadcast_to(rate, values.shape[1])))
+    return PoissonEmission(shape, _plain(np.broadcast_to(rate, values.shape[1])))
 
 
 def as_json(emission: Emission) -> dict[str, Any]:
@@ -138,7 +131,7 @@ def as_json(emission: Emission) -> dict[str, Any]:
     if isinstance(emission, own.Own):
         start = [[name, list(shape), list(values)] for name, shape, values in emission.start]
         return {"kind": "own", "model": repr(emission.model), "start": start, "width": emission.width}
-    assert isinstance(emission, Categorical | Gaussian | Poisson)
+    assert isinstance(emission, Categorical | NormalEmission | PoissonEmission)
     return {"kind": emission.kind, **{k: _listed(v) for k, v in dataclasses.asdict(emission).items()}}
 
 

@@ -17,18 +17,19 @@ from scirocco.run.result import Run
 from scirocco_latent.hmm import emissions
 from scirocco_latent.hmm.emissions import Emission, Encoded
 from scirocco_latent.hmm.gibbs import Parameters, kernels, log_likelihoods, stationary
-from scirocco_latent.hmm.series import Array, Given, SeriesLike, read
+from scirocco_latent.hmm.series import Array, SeriesData, SeriesLike, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# draws to average over, and observations times draws
 _MOST_DRAWS, _LEAST_DRAWS, _MOST_WORK = 200, 20, 20_000_000
-_PATHS = 4_000
+_PATHS = 4_000  # simulated paths of a forecast
 _OF_STATES = {"initial": (0,), "transitions": (0, 1)}
 """Axes of a draw that are states; of other parameters the first."""
 
 
-class Results(FittedModel):
+class StateResults(FittedModel):
     """Results computed from the draws, with the states of all draws and chains in one order."""
 
     run_: Run
@@ -186,7 +187,7 @@ class Results(FittedModel):
         given, data = self._read(series, by)
         return view.plot(given, self._shares(given, data), self.observed_)
 
-    def _shares(self, given: Given, data: Encoded) -> Array:
+    def _shares(self, given: SeriesData, data: Encoded) -> Array:
         begins, ends = given.bounds[:-1], given.bounds[1:]
         windows = np.stack([begins, ends, begins, ends, np.zeros_like(begins)], axis=1).astype(np.int64)
         nothing = np.empty((0, 0)), np.empty((0, 0, 0)), np.empty((0, 0, 0))
@@ -313,7 +314,7 @@ class Results(FittedModel):
     def _num_states(self) -> int:
         return int(self.draws_["initial"].shape[-1])
 
-    def _read(self, series: SeriesLike, by: Any) -> tuple[Given, Encoded]:
+    def _read(self, series: SeriesLike, by: Any) -> tuple[SeriesData, Encoded]:
         self._check_fitted()
         given = read(series, by)
         return given, self._emission.encode(given)
@@ -334,9 +335,7 @@ class Results(FittedModel):
 
     def _params(self, flat: dict[str, Array], number: int) -> Parameters:
         emission = {name: flat[name][number] for name in self._emission.shapes(1)}
-        return Parameters(
-            flat["initial"][number], flat["transitions"][number], self._emission.inside(emission)
-        )
+        return Parameters(flat["initial"][number], flat["transitions"][number], self._emission.inside(emission))
 
 
 def in_one_order(raw: dict[str, Array], emission: Emission) -> dict[str, Array]:

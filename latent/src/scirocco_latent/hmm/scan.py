@@ -21,18 +21,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco_latent.hmm.emissions import Encoded, Params
-from scirocco_latent.hmm.gibbs import Layout, Parameters, Prior, States
+from scirocco_latent.hmm.gibbs import Parameters, PieceLayout, StatePrior, States
 from scirocco_latent.hmm.series import Array
 
-_TINY = 1e-37
-_TABLE, _NORMAL = 0, 1
+_TINY = 1e-37  # avoids log 0 in single precision
+_TABLE, _NORMAL = 0, 1  # as in `_kernels`
 _LARGEST, _LONGEST = 2**26, 2**17
 """Numbers in the matrices of a block, and observations in it."""
 LEAST_ROWS, MOST_STATES = 1_000_000, 64
 """Shorter series, and more states, are not faster than the cores of a host: compiling alone takes five seconds."""
 
 
-class Rows(NamedTuple):
+class DeviceRows(NamedTuple):
     """Observations on the device, in blocks (block, row, ...)."""
 
     codes: Any
@@ -51,7 +51,7 @@ def block_length(num_rows: int, num_states: int) -> int:
     return int(min(num_rows, _LONGEST, max(256, _LARGEST // num_states**2)))
 
 
-def rows_on_device(data: Encoded, bounds: Array, num_states: int) -> Rows:
+def rows_on_device(data: Encoded, bounds: Array, num_states: int) -> DeviceRows:
     """Observations in blocks of equal lengths."""
     total, length = data.num_rows, block_length(data.num_rows, num_states)
     blocks = -(-total // length)
@@ -65,7 +65,7 @@ def rows_on_device(data: Encoded, bounds: Array, num_states: int) -> Rows:
     coded = len(data.codes) > 0
     none = np.zeros((total, 0))
     there = np.arange(blocks * length).reshape(blocks, length) < total
-    return Rows(
+    return DeviceRows(
         shaped(np.maximum(data.codes, 0).astype(np.int32) if coded else none[:, :0].astype(np.int32)),
         shaped(none.astype(np.float32) if coded else np.nan_to_num(data.rows).astype(np.float32)),
         shaped(begins),
@@ -78,7 +78,7 @@ def rows_on_device(data: Encoded, bounds: Array, num_states: int) -> Rows:
 # -- densities and sums ------------------------------------------------------------------------------------------------
 
 
-def log_densities(kind: int, rows: Rows, values: Any) -> Any:
+def log_densities(kind: int, rows: DeviceRows, values: Any) -> Any:
     """Log densities (row, K) of the rows of a block, up to a constant of each row; 0 if the observation is missing.
 
     `values`: the log density of each code (V, K), or the numbers of each state in `rows` of the kernels.
@@ -101,7 +101,7 @@ def _product(form: str, a: Any, b: Any) -> Any:
     return jnp.einsum(form, a, b, precision=jax.lax.Precision.HIGHEST)
 
 
-def _tallies(kind: int, width: int, rows: Rows, before: Any, z: Any, num: int) -> tuple[Any, Any, Any]:
+def _tallies(kind: int, width: int, rows: DeviceRows, before: Any, z: Any, num: int) -> tuple[Any, Any, Any]:
     """First states, transitions and sums of a block; counts are exact below 2²⁴ in each block."""
     there = rows.is_there
     firsts = jnp.zeros(num).at[z].add(jnp.where(there & rows.begins, 1.0, 0.0))
@@ -156,12 +156,12 @@ def sample_block(after: Any, filters: Any, ends: Any, uniforms: Any, transitions
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def sweep(
-    kind: int, width: int, rows: Rows, values: Any, initial: Any, transitions: Any, key: Any
+    kind: int, width: int, rows: DeviceRows, values: Any, initial: Any, transitions: Any, key: Any
 ) -> tuple[Any, tuple[Any, Any, Any], Any]:
     """Draw the states of all series: states (block, row), sums of each block, and filters."""
     num = len(initial)
 
-    def forward(before: Any, rows: Rows) -> tuple[Any, Any]:
+    def forward(before: Any, rows: DeviceRows) -> tuple[Any, Any]:
         logs = log_densities(kind, rows, values)
         filters = filter_block(before, logs, rows.begins, initial, transitions)
         return filters[-1], filters
@@ -188,11 +188,11 @@ def sweep(
 class DeviceStates(States):
     """States of all observations, drawn together on JAX's default device."""
 
-    def __init__(self, prior: Prior, data: Encoded, bounds: Array, num_threads: int | None):
+    def __init__(self, prior: StatePrior, data: Encoded, bounds: Array, num_threads: int | None):
         super().__init__(prior, data, bounds, num_threads)
         self.rows = rows_on_device(data, bounds, prior.num_states)
 
-    def step(self, params: Parameters, found: Layout, chosen: Array, seed: tuple[int, int]) -> None:
+    def step(self, params: Parameters, found: PieceLayout, chosen: Array, seed: tuple[int, int]) -> None:
         """Draw all states."""
         key = jax.random.fold_in(jax.random.key(seed[0] % 2**63), seed[1] % 2**32)
         width = self.stats.shape[1]

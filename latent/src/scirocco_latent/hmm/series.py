@@ -16,13 +16,101 @@ from scirocco.data.values import Series as Column
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.files import read_table
 
+_MOST_COUNT = 2**53  # whole numbers up to here are exact in double precision
+
+
+def labels(values: Array) -> tuple[Array, Array]:
+    """Labels, and which of them are missing (None or NaN)."""
+    if values.ndim != 1:
+        raise InvalidValueError(
+            f"categorical emissions need series of one label per time, got {values.shape[1]} columns. Join the columns "
+            "to one label, or fit one model per column."
+        )
+    if values.dtype.kind == "f":
+        absent = np.isnan(values)
+        if not np.array_equal(values[~absent], np.floor(values[~absent])) or np.isinf(values).any():
+            raise InvalidValueError(
+                'categories must be labels or whole numbers. For real numbers use emissions="gaussian".'
+            )
+        return np.where(absent, 0, values).astype(np.int64), absent
+    if values.dtype.kind == "O":
+        absent = np.array([missing(value) for value in values])
+        seen = values[~absent]
+        kinds = {type(value) for value in seen}
+        if all(isinstance(value, (int, np.integer)) for value in seen):
+            return np.where(absent, 0, values).astype(np.int64), absent
+        if kinds and not all(issubclass(kind, str) for kind in kinds):
+            raise InvalidTypeError(
+                f"categories must be all strings or all integers, got {some(sorted(k.__name__ for k in kinds))}."
+            )
+        return np.where(absent, "", values).astype(str), absent
+    return values, np.zeros(len(values), bool)
+
+
+def real(given: SeriesData, width: int | None) -> Array:
+    """Numbers (N, d); a row is complete or missing."""
+    values = given.values
+    if values.dtype.kind in "US" or values.dtype.kind == "O":
+        try:
+            values = np.array([[np.nan if missing(v) else float(v) for v in np.atleast_1d(row)] for row in values])
+        except (TypeError, ValueError):
+            raise InvalidTypeError(
+                'the series contain labels, not numbers. For labels use emissions="categorical".'
+            ) from None
+    values = np.asarray(values, np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if width is not None and values.shape[1] != width:
+        raise InvalidValueError(f"the model was fitted to {width} columns, got {values.shape[1]}.")
+    absent = np.isnan(values)
+    some = np.flatnonzero(absent.any(axis=1) & ~absent.all(axis=1))
+    if some.size:
+        many = _count(some.size, "has", "have")
+        raise InvalidValueError(
+            f"{many} a value in some columns only, the first at {_where(given, some[0])}. An "
+            "observation may be missing (NaN) in all columns: impute the values, or set the whole row to NaN."
+        )
+    bad = np.flatnonzero(np.isinf(values).any(axis=1))
+    if bad.size:
+        many = _count(bad.size, "is", "are")
+        raise InvalidValueError(f"{many} infinite, the first at {_where(given, bad[0])}. Use NaN for missing values.")
+    return values
+
+
+def counts(values: Array) -> Array:
+    """Check counts (N, d)."""
+    seen = values[~np.isnan(values[:, 0])]
+    bad = seen[(seen < 0) | (seen != np.floor(seen)) | (seen > _MOST_COUNT)]
+    if bad.size:
+        raise InvalidValueError(
+            f'counts must be whole numbers >= 0, got {bad[0]:g}. For other numbers use emissions="gaussian".'
+        )
+    return values
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"1 observation {one}" if number == 1 else f"{number:,} observations {many}"
+
+
+def _where(given: SeriesData, place: int) -> str:
+    if given.rows is not None:
+        return f"row {given.rows[place]}"
+    number = int(np.searchsorted(given.bounds, place, side="right")) - 1
+    time = f"time {place - given.bounds[number]}"
+    return f"{time} of series {number}" if given.is_list else time
+
+
+def some(things: Any) -> str:
+    """The first of some things, as text."""
+    return ", ".join(str(thing) for thing in things[:8]) + (", ..." if len(things) > 8 else "")
+
+
 Array = np.ndarray[Any, np.dtype[Any]]
 SeriesLike = ArrayLike | Frame | list[Any] | tuple[Any, ...] | str | os.PathLike[str]
 """One series (time,) or (time, columns), a list of them, a data frame, or a file with a table."""
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)?$")
 
 
-class Given(NamedTuple):
+class SeriesData(NamedTuple):
     """All observations, one series after the other."""
 
     values: Array
@@ -49,7 +137,7 @@ class Given(NamedTuple):
         return np.split(found, self.bounds[1:-1]) if self.is_list else found
 
 
-def read(series: SeriesLike, by: Any = None) -> Given:
+def read(series: SeriesLike, by: Any = None) -> SeriesData:
     """Read one or more series.
 
     `by`: the name of the column with the id of the series of each row, or one id per row. The rows of a series are in
@@ -70,7 +158,7 @@ def read(series: SeriesLike, by: Any = None) -> Given:
     if isinstance(series, (list, tuple)) and any(_is_series(part) for part in series):
         return _several(list(series))
     values = _one(series, "the series")
-    return Given(values, np.array([0, len(values)]), None, False, None)
+    return SeriesData(values, np.array([0, len(values)]), None, False, None)
 
 
 def _is_series(part: object) -> bool:
@@ -79,18 +167,18 @@ def _is_series(part: object) -> bool:
     )
 
 
-def _several(parts: list[Any]) -> Given:
+def _several(parts: list[Any]) -> SeriesData:
     arrays = [_one(part, f"series {number}") for number, part in enumerate(parts)]
     widths = {array.shape[1:] for array in arrays}
     if len(widths) > 1:
         raise InvalidValueError(
-            f"all series must have the same columns, got the shapes {_some([a.shape for a in arrays])}."
+            f"all series must have the same columns, got the shapes {some([a.shape for a in arrays])}."
         )
     kinds = {"number" if array.dtype.kind in "biuf" else "label" for array in arrays}
     if len(kinds) > 1:
         raise InvalidTypeError("some series contain numbers and others labels: pass one type.")
     bounds = np.cumsum([0, *(len(array) for array in arrays)])
-    return Given(np.concatenate(arrays), bounds, None, True, None)
+    return SeriesData(np.concatenate(arrays), bounds, None, True, None)
 
 
 def _one(values: Any, name: str) -> Array:
@@ -115,11 +203,11 @@ def _one(values: Any, name: str) -> Array:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _table(table: Mapping[Any, Any], by: Any) -> Given:
+def _table(table: Mapping[Any, Any], by: Any) -> SeriesData:
     names, length = list(table), len(next(iter(table.values()), ()))
     ids = None
     if isinstance(by, str) and by not in names:
-        raise InvalidValueError(f"`by`={by!r} is not a column of the table. It has {_some(names)}.")
+        raise InvalidValueError(f"`by`={by!r} is not a column of the table. It has {some(names)}.")
     if isinstance(by, str):
         ids = _ids(table[by], length)
         names.remove(by)
@@ -138,7 +226,7 @@ def _table(table: Mapping[Any, Any], by: Any) -> Given:
     values = _one(columns[0] if len(columns) == 1 else np.stack(columns, axis=1), "the table")
     told = tuple(str(name) for name in names)
     if ids is None:
-        return Given(values, np.array([0, len(values)]), None, False, told)
+        return SeriesData(values, np.array([0, len(values)]), None, False, told)
     return _grouped(values, ids, told)
 
 
@@ -146,9 +234,7 @@ def _times(column: Array) -> Array | None:
     """A column of times: dates of NumPy, or texts such as 2021-03-04; None if it is not one."""
     if column.dtype.kind in "mM":
         return column
-    if column.dtype.kind not in "OU" or not all(
-        isinstance(value, str) and _DATE.match(value) for value in column
-    ):
+    if column.dtype.kind not in "OU" or not all(isinstance(value, str) and _DATE.match(value) for value in column):
         return None
     try:
         return column.astype("U").astype("datetime64[s]")
@@ -158,11 +244,7 @@ def _times(column: Array) -> Array | None:
 
 def _check_order(times: Array, ids: Array | None, name: Any) -> None:
     """Times of a series must not decrease."""
-    rows = (
-        np.arange(len(times))
-        if ids is None
-        else np.argsort(np.unique(ids, return_inverse=True)[1], kind="stable")
-    )
+    rows = np.arange(len(times)) if ids is None else np.argsort(np.unique(ids, return_inverse=True)[1], kind="stable")
     same = np.ones(len(rows) - 1, bool) if ids is None else ids[rows[1:]] == ids[rows[:-1]]
     bad = np.flatnonzero(same & (times[rows[1:]] < times[rows[:-1]]))
     if bad.size:
@@ -192,16 +274,14 @@ def _check_number(column: Array, name: Any, names: list[Any]) -> None:
 def _ids(by: Any, length: int) -> Array:
     ids = as_numpy(by, "`by`")
     if ids.ndim != 1 or len(ids) != length:
-        raise InvalidValueError(
-            f"`by` must have one id per observation ({length:,}), got the shape {ids.shape}."
-        )
+        raise InvalidValueError(f"`by` must have one id per observation ({length:,}), got the shape {ids.shape}.")
     bad = [n for n, value in enumerate(ids) if missing(value)] if ids.dtype.kind in "fO" else []
     if bad:
         raise InvalidValueError(f"`by` is missing in {len(bad):,} rows, the first is row {bad[0]}.")
     return ids
 
 
-def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> Given:
+def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> SeriesData:
     """Series in the order of their first rows."""
     _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -209,9 +289,4 @@ def _grouped(values: Array, ids: Array, names: tuple[str, ...] | None) -> Given:
     number = rank[inverse.reshape(-1)]
     rows = np.argsort(number, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(first)))])
-    return Given(values[rows], bounds, rows, False, names)
-
-
-def _some(things: list[Any]) -> str:
-    shown = ", ".join(str(thing) for thing in things[:5])
-    return shown + (", ..." if len(things) > 5 else "")
+    return SeriesData(values[rows], bounds, rows, False, names)

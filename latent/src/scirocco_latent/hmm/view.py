@@ -12,8 +12,8 @@ from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Html, Section, join, number, paragraph, sortable, tag
 from scirocco.models._core.view import View, size_of
 from scirocco.run import Run
-from scirocco.run.plotting import COLOURS, drawn_figure
-from scirocco_latent.hmm.series import Given
+from scirocco.run.exporting import COLOURS, drawn_figure
+from scirocco_latent.hmm.series import SeriesData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from scirocco_latent.hmm.estimator import HMM
 
-_INTERVAL, _MOST = 0.9, 30
-_MOST_TIMES = 5_000
+_INTERVAL, _MOST = 0.9, 30  # probability of intervals; most transitions in a table
+_MOST_TIMES = 5_000  # observations in a picture
 
 
 def view(model: HMM, run: Run) -> View:
@@ -96,7 +96,7 @@ def _transitions(model: HMM) -> Section:
     return Section("transitions", "Transitions", join(parts))
 
 
-def plot(given: Given, shares: np.ndarray, names: list[str]) -> Figure:
+def plot(given: SeriesData, shares: np.ndarray, names: list[str]) -> Figure:
     """The first series and its states, see `HMM.plot`."""
     length = min(int(given.bounds[1]), _MOST_TIMES)
     shares, values = shares[:length], given.values[:length].reshape(length, -1)
@@ -107,9 +107,7 @@ def plot(given: Given, shares: np.ndarray, names: list[str]) -> Figure:
         _probabilities(top, below, shares)
         if length < len(given.values):
             more = f"the first {length:,} of {len(given.values):,} observations"
-            top.set_title(
-                more if given.num_series == 1 else f"the first series, {more}", fontsize=9, loc="left"
-            )
+            top.set_title(more if given.num_series == 1 else f"the first series, {more}", fontsize=9, loc="left")
     return figure
 
 

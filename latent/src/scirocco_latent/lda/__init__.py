@@ -7,13 +7,4 @@ from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.tokeniser import Tokeniser
 
-__all__ = [
-    "LDA",
-    "Corpus",
-    "DocumentStream",
-    "Tokeniser",
-    "align",
-    "as_corpus",
-    "embedded_corpus",
-    "topic_distance",
-]
+__all__ = ["LDA", "Corpus", "DocumentStream", "Tokeniser", "align", "as_corpus", "embedded_corpus", "topic_distance"]

@@ -22,19 +22,14 @@ from numpy import uint64
 from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco_latent.lda._gibbs import Arrays, Seed, kept
 
+Array = np.ndarray
+
 _VISITS = 2  # visits that partial sums serve, per token of the word and at most per topic
 _BELOW = 1.0 - 1e-9  # nearer to 1 than any partial sum in single precision
 
 
 @kept
-def arrange(
-    rows: Arrays,
-    begins: np.ndarray,
-    groups: np.ndarray,
-    first: int,
-    end: int,
-    arranged: Arrays,
-) -> None:
+def arrange(rows: Arrays, begins: Array, groups: Array, first: int, end: int, arranged: Arrays) -> None:
     """Sort the entries of the documents first..end-1 of a batch by the groups of their words, then by document.
 
     `rows` are as in `labelled_documents`. `arranged` is set: (number of entries (groups, documents), words, their
@@ -63,15 +58,15 @@ def arrange(
 def collapsed_documents(
     block: tuple[int, int, int, int, uint64],
     rows: Arrays,
-    z: np.ndarray,
-    begins: np.ndarray,
-    documents: np.ndarray,
-    table: np.ndarray,
-    totals: np.ndarray,
-    masses: np.ndarray,
+    z: Array,
+    begins: Array,
+    documents: Array,
+    table: Array,
+    totals: Array,
+    masses: Array,
     prior: float,
-    sums: tuple[np.ndarray, np.ndarray, bool],
-    alpha: np.ndarray,
+    sums: tuple[Array, Array, bool],
+    alpha: Array,
     beta: float,
     sweeps: int,
     seed: Seed,
@@ -202,12 +197,12 @@ def collapsed_documents(
 @kept
 def labelled_documents(
     rows: Arrays,
-    z: np.ndarray,
-    begins: np.ndarray,
-    table: np.ndarray,
-    totals: np.ndarray,
-    allowed: tuple[np.ndarray, np.ndarray],
-    alpha: np.ndarray,
+    z: Array,
+    begins: Array,
+    table: Array,
+    totals: Array,
+    allowed: tuple[Array, Array],
+    alpha: Array,
     beta: float,
     sweeps: int,
     seed: Seed,
@@ -257,9 +252,7 @@ def labelled_documents(
 
 
 @kept
-def move_counts(
-    table: np.ndarray, totals: np.ndarray, words: np.ndarray, old: np.ndarray, new: np.ndarray
-) -> None:
+def move_counts(table: Array, totals: Array, words: Array, old: Array, new: Array) -> None:
     """Move each token from its old topic (if any) to its new one; `totals` are the sums over words."""
     for i in range(words.size):
         w, before, after = words[i], old[i], new[i]
@@ -273,7 +266,7 @@ def move_counts(
 
 
 @kept
-def gather_runs(source: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
+def gather_runs(source: Array, starts: Array, ends: Array, out: Array) -> None:
     """Copy the entries starts[i]..ends[i]-1 of `source` to `out`, one run after the other."""
     place = 0
     for i in range(starts.size):
@@ -283,7 +276,7 @@ def gather_runs(source: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: n
 
 
 @kept
-def scatter_runs(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, into: np.ndarray) -> None:
+def scatter_runs(values: Array, starts: Array, ends: Array, into: Array) -> None:
     """The reverse of `gather_runs`."""
     place = 0
     for i in range(starts.size):
@@ -293,7 +286,7 @@ def scatter_runs(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, into:
 
 
 @kept
-def rename(topics: np.ndarray, names: np.ndarray) -> None:
+def rename(topics: Array, names: Array) -> None:
     """Rename topic k to names[k], which may be -1 (none); a token without a topic stays without."""
     for i in range(topics.size):
         if topics[i] >= 0:
@@ -301,7 +294,7 @@ def rename(topics: np.ndarray, names: np.ndarray) -> None:
 
 
 @kept
-def pairs_in_documents(topics: np.ndarray, begins: np.ndarray, pairs: np.ndarray) -> None:
+def pairs_in_documents(topics: Array, begins: Array, pairs: Array) -> None:
     """Add Σ_d n_dk (n_dk - 1) for each topic."""
     counts = np.zeros(pairs.size, np.int64)
     for d in range(begins.size - 1):
@@ -328,14 +321,7 @@ def _tables(count: int, concentration: float, s0: uint64, s1: uint64) -> tuple[A
 
 
 @kept
-def document_tables(
-    memory: np.ndarray,
-    begins: np.ndarray,
-    alpha: np.ndarray,
-    seed: Seed,
-    tables: np.ndarray,
-    lengths: np.ndarray,
-) -> None:
+def document_tables(memory: Array, begins: Array, alpha: Array, seed: Seed, tables: Array, lengths: Array) -> None:
     """Add the tables of each topic over all documents to `tables`; set `lengths` to the tokens that have a topic."""
     counts, active = np.zeros(alpha.size, np.int64), np.empty(alpha.size, np.int64)
     for d in range(begins.size - 1):
@@ -358,7 +344,7 @@ def document_tables(
 
 
 @kept
-def word_tables(table: np.ndarray, beta: float, seed: Seed) -> int:
+def word_tables(table: Array, beta: float, seed: Seed) -> int:
     """Number of tables over all words and topics."""
     total = 0
     for w in range(table.shape[0]):

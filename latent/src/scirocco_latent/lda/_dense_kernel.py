@@ -23,9 +23,12 @@ from scirocco.diffusions.host._random import called, stream, uniform
 from scirocco_latent.lda._gibbs import Arrays, Seed, kept
 from scirocco_latent.lda.word_groups import LANES
 
-_INT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+Array = np.ndarray
+
+_INT, _LONG, _DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()  # types of the generated code
+# vectors of them
 _SINGLES, _DOUBLES, _INTS = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), _DOUBLE, _INT))
-_ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)
+_ZEROS = ir.Constant(_DOUBLES, [0.0] * LANES)  # the first sums
 
 Code = tuple[Any, Callable[..., Any]]
 
@@ -65,9 +68,7 @@ def _sum(build: Any, value: Any) -> Any:
 
 
 @_vectorised
-def _weigh(
-    _context: Any, scale: Any, table: Any, start: Any, width: Any, beta: Any, weights: Any, lanes: Any
-) -> Code:
+def _weigh(_context: Any, scale: Any, table: Any, start: Any, width: Any, beta: Any, weights: Any, lanes: Any) -> Code:
     """Set `weights` to (β + n_wk) scale_k, where n_wk begins at `start` of the table; return their sum.
 
     `lanes` are set to the sums of the lanes: topics 0, 16, 32, ..., topics 1, 17, 33, ... and so on.
@@ -88,10 +89,7 @@ def _weigh(
         count = build.sitofp(_load(build, _INTS, build.gep(row, [k])), _SINGLES)
         weight = build.fmul(build.fadd(count, prior), _load(build, _SINGLES, build.gep(scale, [k])))
         _store(build, weight, build.gep(weights, [k]))
-        total, following = (
-            build.fadd(sums, build.fpext(weight, _DOUBLES)),
-            build.add(k, ir.Constant(_LONG, LANES)),
-        )
+        total, following = (build.fadd(sums, build.fpext(weight, _DOUBLES)), build.add(k, ir.Constant(_LONG, LANES)))
         for value, first, later in ((k, ir.Constant(_LONG, 0), following), (sums, _ZEROS, total)):
             value.add_incoming(first, before)
             value.add_incoming(later, loop)
@@ -114,9 +112,7 @@ def _find_lane(_context: Any, lanes: Any, lane: Any, less: Any, x: Any) -> Code:
         lane, less, x = given[1:]
         numbers = ir.Constant(_INTS, list(range(LANES)))
         here = build.icmp_unsigned("==", _all(build, _INTS, build.trunc(lane, _INT)), numbers)
-        sums = build.fsub(
-            _load(build, _DOUBLES, lanes), build.select(here, _all(build, _DOUBLES, less), _ZEROS)
-        )
+        sums = build.fsub(_load(build, _DOUBLES, lanes), build.select(here, _all(build, _DOUBLES, less), _ZEROS))
         for shift in (1, 2, 4, 8):
             sums = build.fadd(sums, _shifted(build, sums, shift))
         below = build.bitcast(build.fcmp_ordered("<=", sums, _all(build, _DOUBLES, x)), ir.IntType(LANES))
@@ -134,7 +130,7 @@ def _shifted(build: Any, value: Any, by: int) -> Any:
 
 
 @called
-def _search(weights: np.ndarray, lane: uint64, x: float, last: uint64) -> uint64:
+def _search(weights: Array, lane: uint64, x: float, last: uint64) -> uint64:
     """The first topic of a lane whose partial sum is above x; `last` + 1 if there is no topic of positive weight."""
     topic, k, total, width = lane, lane + uint64(LANES), 0.0, uint64(weights.size)
     while k < width:
@@ -153,13 +149,13 @@ def _search(weights: np.ndarray, lane: uint64, x: float, last: uint64) -> uint64
 def dense_documents(
     block: tuple[int, int, int, int, uint64],
     rows: Arrays,
-    z: np.ndarray,
-    counts: np.ndarray,
-    table: np.ndarray,
-    totals: np.ndarray,
-    masses: np.ndarray,
+    z: Array,
+    counts: Array,
+    table: Array,
+    totals: Array,
+    masses: Array,
     prior: float,
-    alpha: np.ndarray,
+    alpha: Array,
     beta: float,
     sweeps: int,
     seed: Seed,
@@ -237,9 +233,7 @@ def dense_documents(
 
 
 @kept
-def count_topics(
-    z: np.ndarray, begins: np.ndarray, documents: np.ndarray, first: int, end: int, counts: np.ndarray
-) -> None:
+def count_topics(z: Array, begins: Array, documents: Array, first: int, end: int, counts: Array) -> None:
     """Set n_dk of the documents first..end-1 of a batch."""
     for d in range(first, end):
         counts[d, :] = 0

@@ -18,14 +18,17 @@ from numpy import uint64
 from scirocco.diffusions.host._random import cached_for, called, normal, stream, uniform
 from scirocco.diffusions.host._variates import gamma
 
+Array = np.ndarray
+
 kept = cached_for(__file__)
+# Newton steps to a mode, the longest, and the change that ends them
 _NEWTON, _LARGEST_STEP, _CLOSE = 12, 2.0, 1e-3
-_MOST_TURNS = 200
+_MOST_TURNS = 200  # of a slice sampler
 _FREEDOM = 6.0  # of the t distribution
 
 
 @called
-def _factorise(precision: np.ndarray, diagonal: np.ndarray, band: int, out: np.ndarray) -> None:
+def _factorise(precision: Array, diagonal: Array, band: int, out: Array) -> None:
     """The lower Cholesky factor of P + diag, which has `band` entries below the diagonal."""
     n = diagonal.size
     for i in range(n):
@@ -38,7 +41,7 @@ def _factorise(precision: np.ndarray, diagonal: np.ndarray, band: int, out: np.n
 
 
 @called
-def _solve_upper(factor: np.ndarray, band: int, x: np.ndarray) -> None:
+def _solve_upper(factor: Array, band: int, x: Array) -> None:
     """x becomes L⁻ᵀ x."""
     n = x.size
     for i in range(n - 1, -1, -1):
@@ -49,7 +52,7 @@ def _solve_upper(factor: np.ndarray, band: int, x: np.ndarray) -> None:
 
 
 @called
-def _solve(factor: np.ndarray, band: int, x: np.ndarray) -> None:
+def _solve(factor: Array, band: int, x: Array) -> None:
     """x becomes (L Lᵀ)⁻¹ x."""
     for i in range(x.size):
         total = x[i]
@@ -60,7 +63,7 @@ def _solve(factor: np.ndarray, band: int, x: np.ndarray) -> None:
 
 
 @called
-def _times(precision: np.ndarray, band: int, x: np.ndarray, out: np.ndarray) -> None:
+def _times(precision: Array, band: int, x: Array, out: Array) -> None:
     n = x.size
     for i in range(n):
         total = 0.0
@@ -71,15 +74,15 @@ def _times(precision: np.ndarray, band: int, x: np.ndarray, out: np.ndarray) -> 
 
 @called
 def _mode(
-    counts: np.ndarray,
-    exposure: np.ndarray,
-    mean: np.ndarray,
-    precision: np.ndarray,
+    counts: Array,
+    exposure: Array,
+    mean: Array,
+    precision: Array,
     band: int,
-    m: np.ndarray,
-    rates: np.ndarray,
-    slope: np.ndarray,
-    factor: np.ndarray,
+    m: Array,
+    rates: Array,
+    slope: Array,
+    factor: Array,
 ) -> None:
     """m near the mode; `rates` = u e^m there, and the factor of P + diag(rates)."""
     n = m.size
@@ -104,9 +107,7 @@ def _mode(
 
 
 @called
-def _rest(
-    x: np.ndarray, tilt: np.ndarray, exposure: np.ndarray, m: np.ndarray, added: np.ndarray, square: float
-) -> float:
+def _rest(x: Array, tilt: Array, exposure: Array, m: Array, added: Array, square: float) -> float:
     """Log of the target over the t distribution, up to a constant; `square` is (x - m)ᵀ (P + diag(added)) (x - m)."""
     total = 0.5 * (_FREEDOM + x.size) * math.log1p(square / _FREEDOM) - 0.5 * square
     for t in range(x.size):
@@ -117,11 +118,11 @@ def _rest(
 
 @kept
 def draw_rows(
-    x: np.ndarray,
-    counts: np.ndarray,
-    exposure: np.ndarray,
-    mean: np.ndarray,
-    precision: np.ndarray,
+    x: Array,
+    counts: Array,
+    exposure: Array,
+    mean: Array,
+    precision: Array,
     band: int,
     seed: tuple[uint64, uint64],
     first: int,
@@ -130,14 +131,7 @@ def draw_rows(
     """Move the rows `first` to `last` of x, in place; `exposure` has a row for each of them, or one for all."""
     n = x.shape[1]
     factor = np.zeros((n, n + 1))
-    m, rates, slope, tilt, other, trial = (
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-    )
+    m, rates, slope, tilt, other, trial = (np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     for row in range(first, last):
         u, held, now = exposure[row if exposure.shape[0] > 1 else 0], counts[row], x[row]
         s0, s1 = stream(seed[0], seed[1], uint64(row))
@@ -190,12 +184,12 @@ def draw_rows(
 
 @kept
 def draw_topics(
-    begins: np.ndarray,
-    tokens: np.ndarray,
-    shares: np.ndarray,
-    weights: np.ndarray,
-    z: np.ndarray,
-    inside: np.ndarray,
+    begins: Array,
+    tokens: Array,
+    shares: Array,
+    weights: Array,
+    z: Array,
+    inside: Array,
     seed: tuple[uint64, uint64],
     first: int,
     last: int,

@@ -15,7 +15,9 @@ from numba import njit
 from numpy import uint64
 
 from scirocco.diffusions.host._random import called, stream, uniform
-from scirocco_latent.lda._gibbs import BLOCK, UNIT, Arrays, Seed, blocks, kept
+from scirocco_latent.lda._gibbs import BLOCK, Arrays, Seed, blocks, kept
+
+Array = np.ndarray
 
 _SHIFT = uint64(3)  # BLOCK = 2³
 _REMEMBERED = 64  # sweeps of a document whose topics are buffered and counted together
@@ -24,7 +26,7 @@ _reordered = njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contrac
 
 
 @kept
-def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, first: int, last: int) -> None:
+def accumulate(weights: Array, alpha: Array, cumulative: Array, first: int, last: int) -> None:
     """Partial sums of α_k ω_kw after 0, 8, 16, ... topics, for the rows `first` to `last`; padded with inf.
 
     The number of columns is 1 more than a multiple of 16, so that whole vectors can be compared.
@@ -53,30 +55,8 @@ def accumulate(weights: np.ndarray, alpha: np.ndarray, cumulative: np.ndarray, f
 # store, or is repeated.
 
 
-@called
-def _expect(
-    w: uint64, factor: float, weights: np.ndarray, held: Arrays, num: uint64, slab: np.ndarray
-) -> None:
-    """Add the part n_dk ω_kw of a token's conditional probabilities."""
-    names, shares = held[0], held[1]
-    for start in range(num):
-        j = uint64(start)
-        topic = uint64(names[j])
-        slab[w, topic] += np.int64(shares[j] * weights[w, topic] * factor + 0.5)
-
-
 @_reordered
-def _sparse_sweep(
-    tokens: np.ndarray,
-    topics: Arrays,
-    z: np.ndarray,
-    held: Arrays,
-    slab: np.ndarray,
-    rest: np.ndarray,
-    expected: bool,
-    s0: uint64,
-    s1: uint64,
-) -> tuple[Any, Any]:
+def _sparse_sweep(tokens: Array, topics: Arrays, z: Array, held: Arrays, s0: uint64, s1: uint64) -> tuple[Any, Any]:
     """One sweep over one document.
 
     `held` has slots for topics, in blocks: their names and their shares n_k, 0 in unused slots; after them all
@@ -131,11 +111,6 @@ def _sparse_sweep(
                         best, topic = shares[j + uint64(start)] * weights[w, other], other
             topic = fresh if (x >= mass) & (above < 0.0) else topic
             z[i - uint64(1)] = topic
-            if expected:
-                factor = UNIT / (mass + single + total)
-                _expect(w, factor, weights, held, num, slab)
-                slab[w, fresh] += np.int64(single * factor + 0.5)
-                rest[w] += np.int64(total * factor + 0.5)
         if i > uint64(1):  # token i - 2 enters the list
             j = uint64(place[fresh])
             there = (j < num) & (uint64(names[j]) == fresh)
@@ -171,7 +146,7 @@ def _sparse_sweep(
 
 
 @called
-def _listed(z: np.ndarray, held: Arrays, room: int) -> None:
+def _listed(z: Array, held: Arrays, room: int) -> None:
     """Build the list for the topics `z`, in `room` slots; tokens without a topic are skipped."""
     names, shares, place, _, length = held
     shares[:room] = 0.0
@@ -189,22 +164,13 @@ def _listed(z: np.ndarray, held: Arrays, room: int) -> None:
 
 
 @called
-def _tally(
-    tokens: np.ndarray,
-    drawn: np.ndarray,
-    num: int,
-    slab: np.ndarray,
-    mixes: np.ndarray,
-    plan: tuple[int, int, bool, bool],
-) -> None:
+def _tally(tokens: Array, drawn: Array, num: int, slab: Array, mixes: Array, keep: bool) -> None:
     """Add the topics of `num` sweeps of a document, word by word: each row of the slab enters the cache once."""
-    _, _, expected, keep = plan
     for i in range(tokens.size):
         w = uint64(tokens[i])
         for sweep in range(num):
             topic = uint64(drawn[uint64(sweep), uint64(i)])
-            if not expected:
-                slab[w, topic] += 1
+            slab[w, topic] += 1
             if keep:
                 mixes[topic] += 1.0
 
@@ -213,18 +179,17 @@ def _tally(
 def sparse_documents(
     texts: Arrays,
     topics: Arrays,
-    z: np.ndarray,
-    plan: tuple[int, int, bool, bool],
-    slab: np.ndarray,
-    rest: np.ndarray,
-    mixes: np.ndarray,
+    z: Array,
+    plan: tuple[int, int, bool],
+    slab: Array,
+    mixes: Array,
     seed: Seed,
     first: int,
     last: int,
 ) -> None:
-    """Sweep over some documents; `plan` is (sweeps, burn-in, expectations?, keep topics of documents?)."""
+    """Sweep over some documents; `plan` is (sweeps, burn-in, keep topics of documents?)."""
     indptr, tokens, documents = texts
-    sweeps, burn_in, expected, keep = plan
+    sweeps, burn_in, keep = plan
     num_topics = topics[0].shape[1]
     room = BLOCK * (blocks(num_topics) + 1)
     names = np.zeros(room + BLOCK * blocks(num_topics), np.uint32)
@@ -241,13 +206,11 @@ def sparse_documents(
         _listed(state, held, room)
         s0, s1 = stream(seed[0], seed[1], uint64(documents[d]))
         for sweep in range(sweeps):
-            s0, s1 = _sparse_sweep(
-                text, topics, state, held, slab, rest, expected and sweep >= burn_in, s0, s1
-            )
-            if sweep >= burn_in and (keep or not expected):
+            s0, s1 = _sparse_sweep(text, topics, state, held, s0, s1)
+            if sweep >= burn_in:
                 for i in range(state.size):
                     drawn[num, i] = state[i]
                 num += 1
                 if num == drawn.shape[0] or sweep == sweeps - 1:
-                    _tally(text, drawn, num, slab, mixes[d if keep else 0], plan)
+                    _tally(text, drawn, num, slab, mixes[d if keep else 0], keep)
                     num = 0

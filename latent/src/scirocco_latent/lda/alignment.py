@@ -9,11 +9,13 @@ from scirocco._checks import choice
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError
 
+Array = np.ndarray
+
 MEASURES = ("hellinger", "jensen_shannon", "cosine")
-_BLOCK_WORDS = 4_096
+_BLOCK_WORDS = 4_096  # words that are compared together, to save memory
 
 
-def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> np.ndarray:
+def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> Array:
     r"""Distances between the topics p of `a` and q of `b`, after normalising each row to sum to one.
 
     All are between 0 (equal) and 1 (disjoint words):
@@ -71,18 +73,18 @@ def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> np
     return np.sqrt(np.clip(1.0 - sums, 0.0, 1.0))
 
 
-def _divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+def _divergence(p: Array, q: Array) -> Array:
     """A block's part of the Jensen–Shannon divergences, in bits."""
     own_p, own_q = np.sum(_entropy_terms(p), axis=1), np.sum(_entropy_terms(q), axis=1)
     mixed = np.stack([np.sum(_entropy_terms(0.5 * (topic + q)), axis=1) for topic in p])
     return 0.5 * (own_p[:, None] + own_q[None, :]) - mixed
 
 
-def _entropy_terms(p: np.ndarray) -> np.ndarray:
+def _entropy_terms(p: Array) -> Array:
     return p * np.log2(p, out=np.zeros_like(p), where=p > 0)
 
 
-def _weights(topics: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _weights(topics: ArrayLike, name: str) -> tuple[Array, Array]:
     """The checked matrix, and the sum of each row."""
     array = np.asarray(topics)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "fiub":
@@ -101,7 +103,7 @@ def _weights(topics: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray]:
     return array, total
 
 
-def align(reference: ArrayLike, others: np.ndarray, measure: str = "hellinger") -> np.ndarray:
+def align(reference: ArrayLike, others: Array, measure: str = "hellinger") -> Array:
     """Match topics so that the sum of their distances is minimal, by the Hungarian algorithm.
 
     The posterior of topics is invariant to permutations, so chains can be compared only after their topics have been

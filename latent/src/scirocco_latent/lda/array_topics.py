@@ -11,12 +11,12 @@ import numpy as np
 
 from scirocco.diffusions import cir
 from scirocco.simplex import tables
-from scirocco.simplex.scir_cv import controlled
+from scirocco.simplex.scir import controlled
 from scirocco.types import Array
 from scirocco_latent.lda import arrays
-from scirocco_latent.lda.blocks import packed
+from scirocco_latent.lda.array_chain import packed
 from scirocco_latent.lda.document_batches import Delivery
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, ReferringTopics, Topics
 
 
@@ -32,7 +32,7 @@ class DeviceBatch(NamedTuple):
 class OnDevice:
     """The local step of all documents of a batch, see `stochastic_chain.Here`; sizes are rounded: few are compiled."""
 
-    def __init__(self, num_words: int, settings: Settings):
+    def __init__(self, num_words: int, settings: TopicSettings):
         self.num_words, self.settings = num_words, settings
         self._alpha = np.zeros(arrays.width_for(settings.num_topics), np.float32)
         self._alpha[: settings.num_topics] = settings.alpha
@@ -47,13 +47,7 @@ class OnDevice:
         """Counts (words, topics) of all words."""
         settings = self.settings
         found = arrays.local(
-            arrays.seed_words(seed),
-            weights,
-            batch.tokens,
-            self._alpha,
-            batch.rows,
-            settings.sweeps,
-            settings.burn_in,
+            arrays.seed_words(seed), weights, batch.tokens, self._alpha, batch.rows, settings.sweeps, settings.burn_in
         )
         return found[:, : settings.num_topics]
 
@@ -79,14 +73,10 @@ class ArrayTopics(Topics):
         """ω of all words, each up to a factor, with empty places for whole lanes."""
         return arrays.scaled(_padded(self.theta))
 
-    def update(
-        self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]) -> None:
         """SCIR with â = β + scale · counts."""
         self.theta.block_until_ready()  # one step ahead of the device, not more
-        self.theta = _moved(
-            arrays.seed_words(seed), self.theta, counts, self.beta, np.float32(scale), np.float32(time)
-        )
+        self.theta = _moved(arrays.seed_words(seed), self.theta, counts, self.beta, np.float32(scale), np.float32(time))
 
     def draw(self, seed: tuple[int, int]) -> np.ndarray:
         """ω at the current θ."""
@@ -120,19 +110,11 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
         kept = tables.controlling(self.counted, before, self.beta, scale, batch, time, jnp)
         self.reference = jnp.where(kept > 0, self.beta + kept, 0)
 
-    def update(
-        self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: np.ndarray, counts: Any, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words."""
         self.theta.block_until_ready()
         self.theta = _controlled(
-            arrays.seed_words(seed),
-            self.theta,
-            counts,
-            self.reference,
-            self.beta,
-            np.float32(scale),
-            np.float32(time),
+            arrays.seed_words(seed), self.theta, counts, self.reference, self.beta, np.float32(scale), np.float32(time)
         )
         self.step = np.array([scale, time])
 
@@ -156,9 +138,7 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
 
 @partial(jax.jit, static_argnames=("num_words", "num_topics"))
 def _first(words: Array, num_words: int, num_topics: int) -> Array:
-    uniform = jax.random.uniform(
-        jax.random.wrap_key_data(words, impl="threefry2x32"), (num_words, num_topics)
-    )
+    uniform = jax.random.uniform(jax.random.wrap_key_data(words, impl="threefry2x32"), (num_words, num_topics))
     return -jnp.log1p(-uniform)
 
 

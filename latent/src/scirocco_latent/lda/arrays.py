@@ -22,11 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco._random import threefry
-from scirocco.diffusions._rounds import uniforms
-from scirocco.diffusions.variates import gamma_attempts
+from scirocco.diffusions.variates import gamma_attempts, uniforms
 from scirocco.types import Array
 
-_LANES = 16
+_LANES = 16  # topics side by side
 _ETA, _TOPIC, _THETA, _BLOCK, _ANY = 1, 2, 3, 4, 5  # purposes of random words
 
 
@@ -126,9 +125,7 @@ def sweep(
 
 
 @partial(jax.jit, static_argnames=("rows", "sweeps", "burn_in"))
-def local(
-    words: Array, weights: Array, tokens: Tokens, alpha: Array, rows: int, sweeps: int, burn_in: int
-) -> Array:
+def local(words: Array, weights: Array, tokens: Tokens, alpha: Array, rows: int, sweeps: int, burn_in: int) -> Array:
     """Mean counts (words, topics) of some documents over sweeps with ω fixed, from scratch."""
     nothing = jnp.full(tokens.word.shape, jnp.iinfo(jnp.int32).max)
 
@@ -158,12 +155,7 @@ def _swept(words: Array, weights: Array, tokens: Tokens, z: Array, alpha: Array,
 
 
 def _assigned(
-    words: Array,
-    eta: Array,
-    weights: Array,
-    tokens: Tokens,
-    num_topics: Array,
-    anyone: Array | None = None,
+    words: Array, eta: Array, weights: Array, tokens: Tokens, num_topics: Array, anyone: Array | None = None
 ) -> Array:
     """z with P(z = k) ∝ η_dk ω_kw; if all products underflow `anyone`, by default uniform over the topics."""
     width = weights.shape[1]

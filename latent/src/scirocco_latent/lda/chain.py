@@ -13,10 +13,9 @@ import numpy as np
 from scirocco.models._core.chain import Chain, Spec, TopicPurpose
 from scirocco.models._core.program import OwnChains
 from scirocco.run.encoding import encode
-from scirocco_latent.lda.array_chain import ArrayChain
-from scirocco_latent.lda.blocks import BlockPasses, Blocks
+from scirocco_latent.lda.array_chain import ArrayChain, BlockPasses, DocumentBlocks
 from scirocco_latent.lda.collapsed_chain import CollapsedChain
-from scirocco_latent.lda.continuing import Start
+from scirocco_latent.lda.continuing import TopicStart
 from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.document_batches import (
     START_GROWTH,
@@ -29,10 +28,12 @@ from scirocco_latent.lda.document_batches import (
     shortened_growth,
 )
 from scirocco_latent.lda.guiding import Guide
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.stochastic_chain import Counting, StochasticChain
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.topics import Arrays
+
+Array = np.ndarray
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
@@ -53,11 +54,11 @@ class TopicChain(Chain):
     def __init__(
         self,
         corpus: Corpus | DocumentStream,
-        settings: Settings,
+        settings: TopicSettings,
         seed: int,
         number: int,
         counting: Counting | None = None,
-        blocks: Blocks | None = None,
+        blocks: DocumentBlocks | None = None,
         guide: Guide | None = None,
     ):
         super().__init__(seed, number)
@@ -134,9 +135,7 @@ class TopicChain(Chain):
             self.engine.compile()
             return
         changes: dict[str, Any] = {"starts": 1, "growth": (), "batch_size": 2, "spare_topics": 0}
-        small = TopicChain(
-            as_corpus(np.ones((2, 4), int)), dataclasses.replace(self.settings, **changes), 0, 0
-        )
+        small = TopicChain(as_corpus(np.ones((2, 4), int)), dataclasses.replace(self.settings, **changes), 0, 0)
         small.advance(1)
         small.kept()
 
@@ -145,17 +144,17 @@ class TopicChain(Chain):
         """Number of documents processed, divided by the number of all documents."""
         return self.batches.passes
 
-    def draw(self) -> np.ndarray:
+    def draw(self) -> Array:
         """A posterior draw of ω, (topics, words)."""
-        drawn: np.ndarray = self.engine.draw(self.words(TopicPurpose.DRAW))
+        drawn: Array = self.engine.draw(self.words(TopicPurpose.DRAW))
         return drawn
 
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Array:
         """With memory, E[ω | topics of all tokens], (topics, words), less noisy than a draw; without memory, a draw."""
-        mean: np.ndarray = self.engine.mean(self.words(TopicPurpose.DRAW))
+        mean: Array = self.engine.mean(self.words(TopicPurpose.DRAW))
         return mean
 
-    def hyper(self) -> dict[str, np.ndarray]:
+    def hyper(self) -> dict[str, Array]:
         """Current values of α and β, if they are learned."""
         out = {}
         if self.settings.learn_alpha:
@@ -181,7 +180,7 @@ class TopicChain(Chain):
         super().restore(state)
 
 
-def stat_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
+def stat_shapes(settings: TopicSettings) -> dict[str, tuple[int, ...]]:
     """Shapes of the statistics of each draw: passes, shares of the topics in the tokens, learned hyper-parameters."""
     size = (settings.num_topics,)
     alpha = {"alpha": size} if settings.learn_alpha else {}
@@ -192,7 +191,7 @@ class Task(NamedTuple):
     """Definition of a fit, without its length and the options of its execution."""
 
     corpus: Corpus | DocumentStream
-    settings: Settings
+    settings: TopicSettings
     seed: int
     num_chains: int
     growth_asked: str | Sequence[tuple[int, int]] | None
@@ -200,7 +199,7 @@ class Task(NamedTuple):
     told: dict[str, Any]
     counting: Counting | None = None
     """Makes the local steps, see `stochastic_chain.Here`; does not affect the draws."""
-    start: Start | None = None
+    start: TopicStart | None = None
     """Where the chains start, if they continue from an earlier fit."""
     guide: Guide | None = None
     """Seed words and labels."""
@@ -248,9 +247,7 @@ def program(task: Task, made: list[TopicChain], growth: Growth | None = None) ->
     settings, corpus = dataclasses.replace(task.settings, growth=growth), task.corpus
     steps_of_a_pass = -(-corpus.num_documents // settings.batch_size)
     growing_steps = growth_steps(growth, settings.batch_size) if task.start is None else 0
-    words = (
-        f"{settings.words[:-1]}. {task.guide.words}" if task.guide and task.guide.words else settings.words
-    )
+    words = f"{settings.words[:-1]}. {task.guide.words}" if task.guide and task.guide.words else settings.words
     return OwnChains(
         words,
         {
@@ -276,16 +273,16 @@ def program(task: Task, made: list[TopicChain], growth: Growth | None = None) ->
     )
 
 
-def _maker(task: Task, settings: Settings, made: list[TopicChain]) -> Any:
+def _maker(task: Task, settings: TopicSettings, made: list[TopicChain]) -> Any:
     """Makes the chain with a number; array programs share one copy of the documents."""
 
     @functools.cache
-    def shared() -> tuple[Sequence[Corpus | DocumentStream], Blocks | None]:
+    def shared() -> tuple[Sequence[Corpus | DocumentStream], DocumentBlocks | None]:
         corpus = task.corpus
         if isinstance(corpus, DocumentStream):
             return corpus.copies(task.num_chains), None
         on_device = settings.by_arrays and settings.memory == "documents"
-        return [corpus] * task.num_chains, Blocks(corpus, task.seed, settings.growth) if on_device else None
+        return [corpus] * task.num_chains, DocumentBlocks(corpus, task.seed, settings.growth) if on_device else None
 
     def make(number: int) -> TopicChain:
         corpora, blocks = shared()

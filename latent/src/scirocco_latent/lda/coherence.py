@@ -13,11 +13,13 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.lda.corpus import Corpus, Documents, as_corpus
 from scirocco_latent.lda.readers import Vocabulary, read_vocabulary
 
+Array = np.ndarray
+
 MEASURES = ("npmi", "umass")
-_CHUNK_DOCUMENTS = 1 << 13
+_CHUNK_DOCUMENTS = 1 << 13  # documents at a time
 
 
-def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") -> np.ndarray:
+def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") -> Array:
     """Coherence of each topic: the mean over pairs of its top words of a co-occurrence measure.
 
     With D nonempty documents, D(v) of them with the word v and D(v, w) with both words, p(·) = D(·) / D:
@@ -27,21 +29,8 @@ def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") ->
     - umass: log[(D(v, w) + 1) / D(v)], v the word with the higher rank (Mimno et al. 2011, who sum over pairs
       instead). Pairs whose v is in no document are ignored; a topic without other pairs is NaN.
 
-    Makes one pass over the corpus in chunks; memory grows with the square of the number of distinct top words.
-
-    Parameters
-    ----------
-    top_words
-        Word ids (topics × words), most probable first, (K, n) with n >= 2.
-    corpus
-        A `Corpus`, or any input of `as_corpus`.
-    measure
-        "npmi" or "umass".
-
-    Returns
-    -------
-    numpy.ndarray
-        (K,), higher is better.
+    `top_words` are word ids (topics, n), most probable first. One pass over the corpus in chunks; memory grows with the
+    square of the number of distinct top words.
 
     Examples
     --------
@@ -64,7 +53,7 @@ def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") ->
     return _umass(together[v, w], alone[v])
 
 
-def _npmi(both: np.ndarray, one: np.ndarray, other: np.ndarray, num_documents: int) -> np.ndarray:
+def _npmi(both: Array, one: Array, other: Array, num_documents: int) -> Array:
     score = np.where(both == num_documents, 1.0, -1.0)
     inside = (both > 0) & (both < num_documents)
     p = both[inside] / num_documents
@@ -74,14 +63,14 @@ def _npmi(both: np.ndarray, one: np.ndarray, other: np.ndarray, num_documents: i
     return score
 
 
-def _umass(both: np.ndarray, one: np.ndarray) -> np.ndarray:
+def _umass(both: Array, one: Array) -> Array:
     known = one > 0
     terms = np.log((both + 1.0) / np.where(known, one, 1.0)) * known
     used = known.sum(axis=1)
     return np.where(used > 0, terms.sum(axis=1) / np.maximum(used, 1), np.nan)
 
 
-def shared_documents(words: np.ndarray, corpus: Corpus) -> tuple[np.ndarray, int]:
+def shared_documents(words: Array, corpus: Corpus) -> tuple[Array, int]:
     """Number of documents with both of two words, for all pairs of `words`, and number of nonempty documents.
 
     The first is (W, W); its diagonal has the number of documents with a single word.
@@ -102,7 +91,7 @@ def shared_documents(words: np.ndarray, corpus: Corpus) -> tuple[np.ndarray, int
     return together, corpus.num_documents - corpus.num_empty
 
 
-def _checked(top_words: ArrayLike, num_words: int) -> np.ndarray:
+def _checked(top_words: ArrayLike, num_words: int) -> Array:
     words = np.asarray(top_words)
     if words.dtype.kind not in "iu":
         raise InvalidTypeError(
@@ -140,19 +129,6 @@ def to_pyldavis(
     pyLDAvis divides by the lengths of documents and the frequencies of words, so documents without tokens and words
     that never occur are removed here.
 
-    Parameters
-    ----------
-    components
-        Weights >= 0 of any scale (topics × words), (K, V).
-    doc_topic
-        Weights >= 0 of any scale (documents × topics), (D, K).
-    doc_lengths
-        Number of tokens of each document, (D,).
-    vocabulary
-        The V words, as for `as_corpus`.
-    term_frequency
-        Number of tokens of each word, (V,).
-
     Examples
     --------
     >>> view = to_pyldavis([[3, 1, 0], [0, 0, 2]], [[1, 1], [0, 4]], [2, 4], ["sun", "moon", "star"], [3, 1, 2])
@@ -185,7 +161,7 @@ def to_pyldavis(
     }
 
 
-def _matrix(values: ArrayLike, name: str) -> np.ndarray:
+def _matrix(values: ArrayLike, name: str) -> Array:
     array = np.asarray(values, np.float64)
     if array.ndim != 2 or not array.size:
         raise InvalidValueError(f"`{name}` must be a matrix, got shape {array.shape}.")
@@ -193,19 +169,17 @@ def _matrix(values: ArrayLike, name: str) -> np.ndarray:
     return array
 
 
-def _vector(values: ArrayLike, name: str, length: int, of: str) -> np.ndarray:
+def _vector(values: ArrayLike, name: str, length: int, of: str) -> Array:
     array = np.asarray(values)
     if array.shape != (length,):
-        raise InvalidValueError(
-            f"`{name}` must have one number for each of the {length:,} {of}, got {array.shape}."
-        )
+        raise InvalidValueError(f"`{name}` must have one number for each of the {length:,} {of}, got {array.shape}.")
     _check_weights(array, name)
     if not array.any():
         raise InvalidValueError(f"`{name}` must not be all zeros.")
     return array
 
 
-def _check_weights(array: np.ndarray, name: str) -> None:
+def _check_weights(array: Array, name: str) -> None:
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
         raise InvalidValueError(
@@ -213,7 +187,7 @@ def _check_weights(array: np.ndarray, name: str) -> None:
         )
 
 
-def _normalised(rows: np.ndarray, name: str) -> np.ndarray:
+def _normalised(rows: Array, name: str) -> Array:
     total = rows.sum(axis=1, keepdims=True)
     if not total.all():
         raise InvalidValueError(

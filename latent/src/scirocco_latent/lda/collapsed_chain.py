@@ -15,14 +15,14 @@ from scirocco_latent.lda import hyper, local
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.document_batches import CorpusBatches, Delivery
 from scirocco_latent.lda.guiding import Guide
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, normalise
-from scirocco_latent.lda.word_groups import LANES, Block, Layout, WordGroups, num_groups
+from scirocco_latent.lda.word_groups import LANES, Block, GroupLayout, WordGroups, num_groups
 
 SeedWords = Callable[[int], tuple[int, int]]
-_UNSEEN = -1
-_PIECE = 1 << 12
-_AGEING_PASSES = 2
+_UNSEEN = -1  # a token without a topic
+_PIECE = 1 << 12  # documents or words at a time, to save memory
+_AGEING_PASSES = 2  # first passes, in which partial sums age fast
 _MOST_DENSE = 512  # topics, up to which the weights of all of them are computed for each token
 _KEPT_TOKENS = 1 << 22  # of a batch with all documents, whose arrangement is kept
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
@@ -45,7 +45,7 @@ class CollapsedChain:
     Then z of the batch is drawn given ω, document by document, in several threads.
     """
 
-    def __init__(self, corpus: Corpus, settings: Settings, guide: Guide | None = None):
+    def __init__(self, corpus: Corpus, settings: TopicSettings, guide: Guide | None = None):
         self.settings, self.threads, self.guide = settings, settings.num_threads, guide
         self.alpha, self.beta = settings.alpha.copy(), settings.beta
         lengths, self._frequencies = count_tokens(corpus)
@@ -54,20 +54,20 @@ class CollapsedChain:
         kind = np.int16 if width < 1 << 15 else np.int32
         self.memory = np.full(self.begins[-1], _UNSEEN, kind)
         """The topic of each token of the corpus, document by document."""
-        self._padded: np.ndarray
+        self._padded: Array
         self._groups: WordGroups | None
-        self._layout: Layout | None = None
+        self._layout: GroupLayout | None = None
         self._inside = np.empty((0, 0), np.int32)  # n_dk of a batch
         self._set_table(np.zeros((corpus.vocabulary_size, width), np.int32))
         if guide is not None:
             guide.add_to(self.table, self.totals)
-        self._sums: np.ndarray
+        self._sums: Array
         """Partial sums of α_k φ_wk for each word, and the visits they may still serve; empty if not needed."""
-        self._age: np.ndarray
+        self._age: Array
         self._drop_sums()
         self._pass = -1
 
-    def _set_table(self, table: np.ndarray) -> None:
+    def _set_table(self, table: Array) -> None:
         """Set n_wk and n_k; rows are padded to whole vectors if the kernel needs them."""
         self._width = table.shape[1]
         width = -(-self._width // LANES) * LANES if self._width <= _MOST_DENSE else self._width
@@ -77,12 +77,12 @@ class CollapsedChain:
         self._groups = None
 
     @property
-    def table(self) -> np.ndarray:
+    def table(self) -> Array:
         """n_wk, (words, topics)."""
         return self._padded[:, : self._width]
 
     @property
-    def totals(self) -> np.ndarray:
+    def totals(self) -> Array:
         """n_k."""
         return self._totals[: self._width]
 
@@ -133,7 +133,7 @@ class CollapsedChain:
             return
         groups, layout = self._arranged(delivery)
         alpha, priors = self._spread_alpha(), self.beta * groups.sizes
-        first: tuple[np.ndarray, ...]
+        first: tuple[Array, ...]
         last: tuple[Any, ...] = ()
         if self._width <= _MOST_DENSE:
             shape = (len(layout.documents), self._padded.shape[1])
@@ -142,9 +142,7 @@ class CollapsedChain:
             inside = self._inside
             kernel, first = _dense().dense_documents, (inside, self._padded)
             groups.over_documents(
-                lambda *part: _dense().count_topics(
-                    self.memory, self.begins, layout.documents, *part, inside
-                ),
+                lambda *part: _dense().count_topics(self.memory, self.begins, layout.documents, *part, inside),
                 layout,
                 self.threads,
             )
@@ -153,22 +151,16 @@ class CollapsedChain:
             kernel, first = kernels.collapsed_documents, (self.begins, layout.documents, self._padded)
             last = ((self._sums, self._age, ageing),)
 
-        def work(block: Block, masses: np.ndarray) -> None:
+        def work(block: Block, masses: Array) -> None:
             of_group = (groups.totals[block[2]], masses, float(priors[block[2]]))
             kernel(
-                block,
-                layout.rows,
-                self.memory,
-                *first,
-                *of_group,
-                *last,
-                *(alpha, self.beta, settings.sweeps, words),
+                block, layout.rows, self.memory, *first, *of_group, *last, *(alpha, self.beta, settings.sweeps, words)
             )
 
         groups.sweep(work, layout, groups.masses(_generator(words, 3), self.beta), self.threads)
         self._totals = groups.totals.sum(axis=0)
 
-    def _arranged(self, delivery: Delivery) -> tuple[WordGroups, Layout]:
+    def _arranged(self, delivery: Delivery) -> tuple[WordGroups, GroupLayout]:
         """The groups of words, and the documents of a batch by groups; kept if these are all documents."""
         documents, begins = delivery.documents, self.begins
         num_tokens = int((begins[documents + 1] - begins[documents]).sum())
@@ -187,7 +179,7 @@ class CollapsedChain:
             self._layout = layout
         return groups, layout
 
-    def _spread_alpha(self) -> np.ndarray:
+    def _spread_alpha(self) -> Array:
         """α; while there are spare topics, the same total spread evenly over all topics."""
         width = len(self.totals)
         if width == len(self.alpha):
@@ -206,7 +198,7 @@ class CollapsedChain:
         self._set_table(table)
         _kernels().rename(self.memory, names)
 
-    def _best(self) -> np.ndarray:
+    def _best(self) -> Array:
         """Topics to keep; larger topics get larger α.
 
         A topic is kept if its tokens occur together: if a document with one of them has more of them than by chance,
@@ -251,7 +243,7 @@ class CollapsedChain:
         _kernels().move_counts(self._padded, self._totals, batch.distinct[batch.tokens], old, new)
         self._groups = None
 
-    def _weights(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def _weights(self, words: Array, seed: tuple[int, int]) -> Array:
         """Draw ω of these words, jointly with the sum of the others."""
         counts = self.table[words]
         theta = host.gamma(seed, counts + np.float32(self.beta), num_threads=self.threads)
@@ -294,7 +286,7 @@ class CollapsedChain:
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+    def draw(self, seed: tuple[int, int]) -> Array:
         """ω_k | z ~ Dirichlet(β + n_k) for each topic, (topics, words)."""
         table = self.table[:, self._kept()]
         out = np.empty(table.shape[::-1], np.float32)
@@ -304,7 +296,7 @@ class CollapsedChain:
             out[:, begin : begin + _PIECE] = host.gamma(words, shapes, num_threads=self.threads).T
         return normalise(out)
 
-    def mean(self, seed: tuple[int, int]) -> np.ndarray:
+    def mean(self, seed: tuple[int, int]) -> Array:
         """E[ω | z] = (β + n_wk) / (βV + n_k)."""
         kept = self._kept()
         table, totals = self.table[:, kept], self.totals[kept]
@@ -313,7 +305,7 @@ class CollapsedChain:
         out /= (totals + self.beta * len(table)).astype(np.float32)[:, None]
         return out
 
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> Array:
         """Number of tokens of each topic."""
         prior = 0 if self.guide is None else self.guide.totals(len(self.totals))
         return (self.totals - prior)[self._kept()]
@@ -333,19 +325,19 @@ class CollapsedChain:
         self.alpha, self.beta = state["numbers"][:-2].copy(), float(state["numbers"][-2])
         self._pass = int(state["numbers"][-1])
 
-    def _gather(self, documents: np.ndarray) -> np.ndarray:
+    def _gather(self, documents: Array) -> Array:
         """Topics of the tokens of these documents."""
         starts, ends = self.begins[documents], self.begins[documents + 1]
         out = np.empty(int((ends - starts).sum()), np.int32)
         _kernels().gather_runs(self.memory, starts, ends, out)
         return out
 
-    def _scatter(self, documents: np.ndarray, topics: np.ndarray) -> None:
+    def _scatter(self, documents: Array, topics: Array) -> None:
         """Store the topics of the tokens of these documents."""
         _kernels().scatter_runs(topics, self.begins[documents], self.begins[documents + 1], self.memory)
 
 
-def count_tokens(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+def count_tokens(corpus: Corpus) -> tuple[Array, Array]:
     """Number of tokens of each document and of each word, counted in pieces."""
     lengths = np.empty(corpus.num_documents, np.int64)
     frequencies = np.zeros(corpus.vocabulary_size)
@@ -358,14 +350,13 @@ def count_tokens(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
     return lengths, frequencies
 
 
-def document_lengths(corpus: Corpus) -> np.ndarray:
+def document_lengths(corpus: Corpus) -> Array:
     """Number of tokens of each document."""
     return count_tokens(corpus)[0]
 
 
 def _kernels() -> Any:
     """Import the compiled kernels when they are first needed."""
-    require("numba", "topic models")
     from scirocco_latent.lda import _collapsed_kernel
 
     return _collapsed_kernel

@@ -13,13 +13,15 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import DocumentPurpose, TopicPurpose
 from scirocco.run.result import Run
 from scirocco_latent.lda import local
-from scirocco_latent.lda.blocks import BlockPasses
+from scirocco_latent.lda.array_chain import BlockPasses
 from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.document_batches import Growth
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.topics import Arrays, normalised
+
+Array = np.ndarray
 
 _PIECE = 4096
 """Documents whose topics are drawn together."""
@@ -29,13 +31,13 @@ _OF_A_RUN = ("growth", "spare_topics", "starts")
 """Settings that a finished chain no longer uses."""
 
 
-def token_counts(run: Run, states: Sequence[Arrays], num_topics: int) -> np.ndarray:
+def token_counts(run: Run, states: Sequence[Arrays], num_topics: int) -> Array:
     """Number of tokens of each topic: (chain, 1, topic), or (chain, draw, topic) after an update."""
     seeds = (run.configuration.get("guide") or {}).get("counts", ())
     return np.stack([_token_counts(state, num_topics, seeds) for state in states])
 
 
-def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]]) -> np.ndarray:
+def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int, int]]) -> Array:
     if "sizes" in state:
         return state["sizes"]
     if "table" in state and state["table"].shape[1] == num_topics:
@@ -54,15 +56,11 @@ def _token_counts(state: Arrays, num_topics: int, seeds: Sequence[tuple[int, int
 # -- words
 
 
-def with_new_words(
-    X: object, vocabulary: Vocabulary, known: tuple[str, ...] | None, num_words: int
-) -> Corpus:
+def with_new_words(X: object, vocabulary: Vocabulary, known: tuple[str, ...] | None, num_words: int) -> Corpus:
     """Documents over the known words, then those that are new; where words have no names, over the same columns."""
     if known is None:
         return as_corpus(X, num_words if vocabulary is None else vocabulary)
-    if vocabulary is None and not isinstance(
-        X, (Sized, Corpus)
-    ):  # an iterator: words cannot be learned from it
+    if vocabulary is None and not isinstance(X, (Sized, Corpus)):  # an iterator: words cannot be learned from it
         return as_corpus(X, known)
     own = as_corpus(X, vocabulary)
     if own.vocabulary is None:
@@ -74,7 +72,7 @@ def with_new_words(
     return replace(own, source=_renumbered(own, numbers, len(places)), vocabulary=tuple(places))
 
 
-def _renumbered(corpus: Corpus, numbers: np.ndarray, num_words: int) -> CorpusSource:
+def _renumbered(corpus: Corpus, numbers: Array, num_words: int) -> CorpusSource:
     from scipy import sparse
 
     indptr, words, counts = corpus.take_csr(np.arange(corpus.num_documents))
@@ -83,7 +81,7 @@ def _renumbered(corpus: Corpus, numbers: np.ndarray, num_words: int) -> CorpusSo
     return CorpusSource(matrix)
 
 
-def with_more_words(omega: np.ndarray, num_words: int) -> np.ndarray:
+def with_more_words(omega: Array, num_words: int) -> Array:
     """A draw of ω (topics, words) from before some words were known, which have no weight in it."""
     return np.pad(omega, ((0, 0), (0, num_words - omega.shape[1])))
 
@@ -91,14 +89,14 @@ def with_more_words(omega: np.ndarray, num_words: int) -> np.ndarray:
 # -- chains that start where others ended
 
 
-class Start(NamedTuple):
+class TopicStart(NamedTuple):
     """Where new chains start."""
 
     states: Sequence[Arrays]
     """States of the earlier chains, one for each new one; empty if unknown."""
-    topics: Sequence[np.ndarray]
+    topics: Sequence[Array]
     """A draw of ω for each new chain, (topics, words)."""
-    hyper: Sequence[tuple[np.ndarray, float]]
+    hyper: Sequence[tuple[Array, float]]
     """α and β of each new chain."""
     exact: bool
     """Whether documents, settings and seed are the same: the chains then continue bit for bit."""
@@ -112,10 +110,7 @@ class Start(NamedTuple):
         if self.exact:
             chain.restore(state)
             return
-        fresh = {
-            "supply": np.zeros_like(chain.batches.state()),
-            "steps": state.get("steps", np.zeros(1, np.int64)),
-        }
+        fresh = {"supply": np.zeros_like(chain.batches.state()), "steps": state.get("steps", np.zeros(1, np.int64))}
         chain.step = int(fresh["steps"][0])
         if chain.settings.memory == "none":
             chain.restore({**state, **fresh})
@@ -123,7 +118,7 @@ class Start(NamedTuple):
             chain.restore({**_with_topics(chain, corpus, self.topics[number], *self.hyper[number]), **fresh})
 
 
-def _with_topics(chain: Any, corpus: Corpus, omega: np.ndarray, alpha: np.ndarray, beta: float) -> Arrays:
+def _with_topics(chain: Any, corpus: Corpus, omega: Array, alpha: Array, beta: float) -> Arrays:
     """The state of a chain with memory, with the topics of all tokens drawn given ω.
 
     If ω is a draw from the posterior given the same documents, so is this state. Words without a topic yet get those
@@ -160,23 +155,11 @@ def _with_topics(chain: Any, corpus: Corpus, omega: np.ndarray, alpha: np.ndarra
 
 
 def _swept(
-    seed: tuple[int, int],
-    batch: local.Batch,
-    weights: np.ndarray,
-    alpha: np.ndarray,
-    z: np.ndarray,
-    settings: Settings,
-) -> np.ndarray:
+    seed: tuple[int, int], batch: local.TokenBatch, weights: Array, alpha: Array, z: Array, settings: TopicSettings
+) -> Array:
     """Draw the topics z of a batch given ω; their counts (words, topics)."""
     found = local.gibbs(
-        seed,
-        batch,
-        weights,
-        alpha,
-        sweeps=_SWEEPS,
-        burn_in=_SWEEPS - 1,
-        z=z,
-        num_threads=settings.num_threads,
+        seed, batch, weights, alpha, sweeps=_SWEEPS, burn_in=_SWEEPS - 1, z=z, num_threads=settings.num_threads
     )
     return np.rint(found.counts).astype(np.float64)
 
@@ -185,11 +168,11 @@ def start(
     run: Run,
     states: Sequence[Arrays],
     corpus: Any,
-    settings: Settings,
+    settings: TopicSettings,
     num_chains: int,
     seed: int,
     guide: Guide | None = None,
-) -> Start:
+) -> TopicStart:
     """Where `num_chains` chains on `corpus` start after a run whose chains ended in `states`."""
     draws, stats = run.draws["topics"], run.stats
     was, num_topics = run.configuration, draws.shape[2]
@@ -205,9 +188,7 @@ def start(
         "guide": None if guide is None else guide.as_json(),
     }
     same |= {name: value for name, value in settings.as_json().items() if name not in _OF_A_RUN}
-    exact = bool(states[0].get("steps") is not None) and all(
-        was.get(name) == value for name, value in same.items()
-    )
+    exact = bool(states[0].get("steps") is not None) and all(was.get(name) == value for name, value in same.items())
     if not exact and settings.memory == "none" and not _fits(states, was, settings, corpus.vocabulary_size):
         raise InvalidValueError(
             f'a chain without memory (sampler="{settings.sampler}") can continue only from one with the same sampler, '
@@ -217,15 +198,13 @@ def start(
     chosen = [(number % draws.shape[0], -1 - number // draws.shape[0]) for number in range(num_chains)]
     hyper = [
         (
-            stats["alpha"][chain, draw]
-            if settings.learn_alpha and "alpha" in stats
-            else settings.alpha.copy(),
+            stats["alpha"][chain, draw] if settings.learn_alpha and "alpha" in stats else settings.alpha.copy(),
             float(stats["beta"][chain, draw]) if settings.learn_beta and "beta" in stats else settings.beta,
         )
         for chain, draw in chosen
     ]
     growth = tuple((int(size), int(passes)) for size, passes in was.get("growth", ())) if exact else ()
-    return Start(
+    return TopicStart(
         [states[chain] for chain, _ in chosen],
         [np.asarray(draws[chain, draws.shape[1] + draw]) for chain, draw in chosen],
         hyper,
@@ -235,7 +214,7 @@ def start(
     )
 
 
-def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: Settings, num_words: int) -> bool:
+def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: TopicSettings, num_words: int) -> bool:
     now = settings.as_json()
     same = all(was.get(name) == now[name] for name in ("sampler", "memory", "device"))
     return same and "steps" in states[0] and was.get("num_words") == num_words
@@ -247,13 +226,13 @@ def _fits(states: Sequence[Arrays], was: dict[str, Any], settings: Settings, num
 class Particle(NamedTuple):
     """A draw of ω (topics, words), and the number of tokens of each topic behind it."""
 
-    omega: np.ndarray
-    sizes: np.ndarray
+    omega: Array
+    sizes: Array
 
 
 def take_in(
-    run: Run, states: Sequence[Arrays], corpus: Corpus, settings: Settings, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+    run: Run, states: Sequence[Arrays], corpus: Corpus, settings: TopicSettings, seed: int
+) -> tuple[Array, Array]:
     """All draws (chain, draw, topic, word), each updated with the documents of `corpus`, and their topics' sizes."""
     draws, stats = run.draws["topics"], run.stats
     num_chains, num_draws, num_topics, _ = draws.shape
@@ -270,12 +249,7 @@ def take_in(
 
 
 def updated(
-    particle: Particle,
-    corpus: Corpus,
-    alpha: np.ndarray,
-    beta: float,
-    settings: Settings,
-    seed: Sequence[int],
+    particle: Particle, corpus: Corpus, alpha: Array, beta: float, settings: TopicSettings, seed: Sequence[int]
 ) -> Particle:
     r"""A draw that has taken in the documents of `corpus`, whose first words are those of ω.
 

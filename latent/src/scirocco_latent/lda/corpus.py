@@ -24,8 +24,10 @@ from scirocco_latent.lda.streams import DocumentReader, DocumentStream, Rows, st
 if TYPE_CHECKING:
     from scirocco_latent.lda.tokeniser import Tokeniser
 
+Array = np.ndarray
+
 log = logging.getLogger("scirocco")
-_CHUNK_DOCUMENTS = 1 << 14
+_CHUNK_DOCUMENTS = 1 << 14  # documents that are checked together
 _MOST_TOKENS = 10_000_000
 """Of a document: all of Wikipedia's have fewer, and each token is drawn one by one."""
 _FORMS = (
@@ -75,7 +77,7 @@ class Corpus:
         """A short hash of the counts."""
         return self.source.fingerprint()
 
-    def take_csr(self, indices: np.ndarray) -> Rows:
+    def take_csr(self, indices: Array) -> Rows:
         """The documents with these numbers: `indptr` (int64), `words` (int32), `counts` (int32)."""
         indptr, words, counts = self.source.take_csr(indices)
         return indptr, words.astype(np.int32, copy=False), counts.astype(np.int32, copy=False)
@@ -192,9 +194,7 @@ def _open(path: Path) -> Any:
     if path.is_dir():
         return CorpusSource(path)
     if not path.is_file():
-        raise InvalidValueError(
-            f"`X` names {str(path)!r}, which does not exist. To pass a text use [text.split()]."
-        )
+        raise InvalidValueError(f"`X` names {str(path)!r}, which does not exist. To pass a text use [text.split()].")
     return read_matrix(path)
 
 
@@ -235,16 +235,12 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
         held = held.astype(np.float32)
     _check_size(num_words, held.shape[1])
     matrix = as_csr(held if sparse.issparse(held) else sparse.csr_array(held), "the matrix of counts")
-    counts = check_counts(
-        matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},"
-    )
+    counts = check_counts(matrix.data, lambda i: f"{_document(matrix.indptr, i)}, word id {matrix.indices[i]},")
     rows, (height, width) = (matrix.indptr, matrix.indices, counts.astype(np.int32)), matrix.shape
     return _held(rows, height, width, may_be_empty)
 
 
-def _held(
-    rows: tuple[Any, Any, Any], num_documents: int, num_words: int, may_be_empty: bool
-) -> CorpusSource | NoWords:
+def _held(rows: tuple[Any, Any, Any], num_documents: int, num_words: int, may_be_empty: bool) -> CorpusSource | NoWords:
     sparse = require("scipy.sparse", "a corpus in memory")
     indptr, words, counts = rows
     if not num_documents or not (may_be_empty or np.any(counts)):
@@ -264,7 +260,7 @@ class NoWords:
     num_rows: int
     vocabulary_size: int
 
-    def take_csr(self, indices: np.ndarray) -> Rows:
+    def take_csr(self, indices: Array) -> Rows:
         """Empty rows."""
         return np.zeros(len(indices) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
 
@@ -273,7 +269,7 @@ class NoWords:
         return f"{self.num_rows} empty documents"
 
 
-def _document(indptr: np.ndarray, entry: int) -> str:
+def _document(indptr: Array, entry: int) -> str:
     return f"document {int(np.searchsorted(indptr, entry, side='right')) - 1} (counted from 0)"
 
 
@@ -292,13 +288,9 @@ def _from_documents(
     notes = []
     if reader.num_unknown:
         total = reader.num_tokens + reader.num_unknown
-        notes.append(
-            f"{reader.num_unknown:,} of {total:,} tokens are not in the vocabulary and were left out."
-        )
+        notes.append(f"{reader.num_unknown:,} of {total:,} tokens are not in the vocabulary and were left out.")
         if not reader.num_tokens and not may_be_empty:
-            raise InvalidValueError(
-                f"the corpus is empty: {notes[0]} Was the text preprocessed, e.g. to lower case?"
-            )
+            raise InvalidValueError(f"the corpus is empty: {notes[0]} Was the text preprocessed, e.g. to lower case?")
     indptr, ids, counts = stack(documents)
     if reader.lookup and words is None:
         words, ids = _by_frequency(reader.lookup, ids, counts)
@@ -309,9 +301,7 @@ def _from_documents(
     return _held((indptr, ids, counts), len(documents), size or 1, may_be_empty), words, tuple(notes)
 
 
-def _by_frequency(
-    lookup: dict[str, int], ids: np.ndarray, counts: np.ndarray
-) -> tuple[tuple[str, ...], np.ndarray]:
+def _by_frequency(lookup: dict[str, int], ids: Array, counts: Array) -> tuple[tuple[str, ...], Array]:
     """Learned words, most frequent first and ties in alphabetical order; and the renumbered ids."""
     frequency = np.bincount(ids, counts, len(lookup)).astype(np.int64)
     words = sorted(lookup, key=lambda word: (-frequency[lookup[word]], word))
@@ -342,9 +332,7 @@ def _measured(
         # a folder may contain zeros, so a document with entries can still be empty
         num_empty += int(np.sum(lengths == 0))
     if not num_tokens and not may_be_empty:
-        raise InvalidValueError(
-            f"the corpus is empty: {source.num_rows:,} documents, none of which has a word."
-        )
+        raise InvalidValueError(f"the corpus is empty: {source.num_rows:,} documents, none of which has a word.")
     if num_empty:
         verb = "is empty: kept, contributes" if num_empty == 1 else "are empty: kept, contribute"
         notes = (*notes, f"{num_empty:,} of {source.num_rows:,} documents {verb} nothing.")
@@ -357,7 +345,7 @@ def _measured(
 class _Shifted:
     """Name the document of an entry in a chunk that starts at document `start`."""
 
-    indptr: np.ndarray
+    indptr: Array
     start: int
 
     def __call__(self, entry: int) -> str:

@@ -27,17 +27,21 @@ from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.gaussian import GaussianChain, GaussianTopics, kernels
 from scirocco_latent.lda.readers import Vocabulary
 from scirocco_latent.lda.results import all_rows
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.tokeniser import Tokeniser
 from scirocco_latent.lda.topics import Arrays
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SEED = 29
+Array = np.ndarray
+
+_SEED = 29  # the same seed gives unrelated numbers to different functions
 PRIOR_SCALE, PRIOR_COUNT = 4.0, 0.1
 """Σ ~ InverseWishart(K + 2, 4 I), whose mean is 4 I; μ ~ N(0, Σ / 0.1)."""
+# of `transform`: draws, sweeps, those discarded, documents at a time
 _DRAWS, _SWEEPS, _BURN_IN, _PIECE = 10, 30, 10, 4096
+# of a sweep, by token and topic, by entry, by topic cubed (measured on one core)
 _TOKEN_SECONDS, _ENTRY_SECONDS, _SOLVE_SECONDS = 4e-9, 1e-7, 1.2e-9
 
 
@@ -50,21 +54,19 @@ class Members:
         self.x = np.zeros((self.batch.num_documents, num_topics))
         self.inside = np.zeros(self.x.shape, np.float32)
 
-    def shares(self) -> np.ndarray:
+    def shares(self) -> Array:
         """Shares of the topics in the documents."""
         weights = np.exp(self.x - self.x.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
-    def draw_tokens(self, omega: np.ndarray, seed: tuple[int, int]) -> None:
+    def draw_tokens(self, omega: Array, seed: tuple[int, int]) -> None:
         """The topics of all tokens given ω (topics, words)."""
         weights = np.ascontiguousarray(omega[:, self.batch.distinct].T)
         shares, words, run = self.shares(), arguments.seed_words(seed, _SEED), kernels().draw_topics
         held = (self.batch.indptr, self.batch.tokens, shares, weights, self.z, self.inside, words)
         run_blocks(lambda first, last: run(*held, first, last), len(self.x), self.threads)
 
-    def draw_shares(
-        self, mean: np.ndarray, precision: np.ndarray, rng: np.random.Generator, seed: tuple[int, int]
-    ) -> None:
+    def draw_shares(self, mean: Array, precision: Array, rng: np.random.Generator, seed: tuple[int, int]) -> None:
         """x given the topics of the tokens."""
         sums = precision.sum(axis=0)
         level = (mean - self.x) @ sums / sums.sum()
@@ -81,7 +83,7 @@ class MemberChain(GaussianChain):
 
     STATE = ("mean", "precision", "omega")
 
-    def __init__(self, corpus: Corpus, settings: Settings, seed: int, number: int):
+    def __init__(self, corpus: Corpus, settings: TopicSettings, seed: int, number: int):
         super().__init__(corpus, settings, seed, number)
         self.members = Members(all_rows(corpus), settings.num_topics, settings.num_threads)
         size = settings.num_topics
@@ -109,7 +111,7 @@ class MemberChain(GaussianChain):
         members.draw_shares(self.mean, self.precision, rng, self.words(TopicPurpose.READ))
         self._draw_population(rng)
 
-    def _draw_words(self, rng: np.random.Generator) -> np.ndarray:
+    def _draw_words(self, rng: np.random.Generator) -> Array:
         """ω given the topics of all tokens."""
         batch, size = self.members.batch, len(self.mean)
         counts = np.zeros(self.omega.shape)
@@ -146,7 +148,7 @@ class MemberChain(GaussianChain):
         self.members.x, self.members.z = state["x"].copy(), state["memory"].copy()
 
 
-def wishart(rng: np.random.Generator, freedom: float, scale: np.ndarray) -> np.ndarray:
+def wishart(rng: np.random.Generator, freedom: float, scale: Array) -> Array:
     """A draw of Wishart(freedom, scale), by Bartlett's decomposition."""
     size = len(scale)
     factor = np.tril(rng.standard_normal((size, size)), -1)
@@ -208,12 +210,7 @@ class CorrelatedTopics(GaussianTopics):
         num_threads: int | None = None,
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
     ):
-        self.num_topics, self.beta, self.num_samples, self.num_burnin = (
-            num_topics,
-            beta,
-            num_samples,
-            num_burnin,
-        )
+        self.num_topics, self.beta, self.num_samples, self.num_burnin = (num_topics, beta, num_samples, num_burnin)
         self.thin, self.num_chains, self.seed, self.num_threads = thin, num_chains, seed, num_threads
         self.tokeniser = tokeniser
 
@@ -257,15 +254,13 @@ class CorrelatedTopics(GaussianTopics):
                 {"shares": (size,)},
             ),
             lambda number: MemberChain(corpus, settings, self.seed, number),
-            corpus.num_tokens * size * _TOKEN_SECONDS
-            + solve
-            + size * corpus.vocabulary_size * _ENTRY_SECONDS,
+            corpus.num_tokens * size * _TOKEN_SECONDS + solve + size * corpus.vocabulary_size * _ENTRY_SECONDS,
         )
         self._run(program, options, self._asked_of(program, options))
         self.tokeniser_ = corpus.tokeniser
         return self
 
-    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)
         vars(self).pop("_topics", None)
         self.shares_ = np.asarray(self._in_order(run.stats["shares"])).mean(axis=(0, 1))
@@ -278,15 +273,15 @@ class CorrelatedTopics(GaussianTopics):
             self._topics = self._as_lda(self._pooled("topics"))
         return self._topics
 
-    def _drawn_correlations(self) -> np.ndarray:
+    def _drawn_correlations(self) -> Array:
         """Correlations of x less its mean over the topics, (chain, draw, topics, topics)."""
         centre = np.eye(self.num_topics) - 1.0 / self.num_topics
         covariance = centre @ np.asarray(self.draws_["covariance"]) @ centre
         sd = np.sqrt(np.maximum(np.einsum("cnkk->cnk", covariance), 1e-12))
-        found: np.ndarray = covariance / (sd[..., :, None] * sd[..., None, :])
+        found: Array = covariance / (sd[..., :, None] * sd[..., None, :])
         return found
 
-    def _watched(self) -> dict[str, np.ndarray]:
+    def _watched(self) -> dict[str, Array]:
         """Shares of the topics, and the correlation of each pair."""
         pairs = (..., *np.triu_indices(self.num_topics, 1))
         shares = np.asarray(self._in_order(self.run_.stats["shares"]))
@@ -306,7 +301,7 @@ class CorrelatedTopics(GaussianTopics):
         """
         self._check_fitted()
         drawn = self._drawn_correlations()
-        mean: np.ndarray = drawn.mean(axis=(0, 1))
+        mean: Array = drawn.mean(axis=(0, 1))
         if interval is None:
             return mean
         off = ~np.eye(len(mean), dtype=bool)
@@ -323,9 +318,7 @@ class CorrelatedTopics(GaussianTopics):
         self._check_fitted()
         return self._lda.labels(num)
 
-    def plot_topics(
-        self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9
-    ) -> Figure:
+    def plot_topics(self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the `num` most probable words of each topic, with central intervals."""
         self._check_fitted()
         return self._lda.plot_topics(num, topics=topics, interval=interval)
@@ -345,12 +338,7 @@ class CorrelatedTopics(GaussianTopics):
     # -- documents -----------------------------------------------------------------------------------------------------
 
     def transform(
-        self,
-        X: Documents,
-        *,
-        interval: float | None = None,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, *, interval: float | None = None, column: str | None = None, encoding: str = "utf-8"
     ) -> Any:
         """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high)."""
         self._check_fitted()
@@ -365,7 +353,7 @@ class CorrelatedTopics(GaussianTopics):
         found = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
         return found[0] if interval is None else found
 
-    def _folded(self, rows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _folded(self, rows: Any) -> Iterator[tuple[Array, Array]]:
         """For some draws of the parameters: ω, and draws of the shares of documents (draw, document, topic)."""
         topics, means, covariances = map(self._pooled, ("topics", "mean", "covariance"))
         chosen = np.unique(np.linspace(0, len(topics) - 1, min(_DRAWS, len(topics))).astype(int))

@@ -22,6 +22,8 @@ from scirocco_latent.lda.texts import open_corpus
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Array = np.ndarray
+
 
 class Word(NamedTuple):
     """A word of a topic: the posterior mean of its weight, and a credible interval."""
@@ -44,11 +46,7 @@ class Topic(NamedTuple):
 
 
 def summarise(
-    model: LDA,
-    num_words: int = 10,
-    interval: float = 0.9,
-    drawn: TopWords | None = None,
-    shares: np.ndarray | None = None,
+    model: LDA, num_words: int = 10, interval: float = 0.9, drawn: TopWords | None = None, shares: Array | None = None
 ) -> list[Topic]:
     """All topics, the largest first; R-hat is None with one chain or fewer than four draws.
 
@@ -88,7 +86,7 @@ class Pair(NamedTuple):
     distance: float
 
 
-class Comparison(NamedTuple):
+class TopicComparison(NamedTuple):
     """Comparison of the topics of two models.
 
     Attributes
@@ -107,7 +105,7 @@ class Comparison(NamedTuple):
     num_words: int
 
 
-def compare(first: LDA, second: LDA, limit: float = 0.5) -> Comparison:
+def compare(first: LDA, second: LDA, limit: float = 0.5) -> TopicComparison:
     """Match the topics of two models to minimise the sum of their Hellinger distances (Hungarian algorithm).
 
     Parameters
@@ -133,7 +131,7 @@ def compare(first: LDA, second: LDA, limit: float = 0.5) -> Comparison:
     rows, columns = optimize.linear_sum_assignment(distances)
     pairs = [Pair(int(i), int(j), float(distances[i, j])) for i, j in zip(rows, columns, strict=True)]
     near = sorted((pair for pair in pairs if pair.distance <= limit), key=lambda pair: pair.distance)
-    return Comparison(
+    return TopicComparison(
         near,
         sorted(set(range(len(a))) - {pair.first for pair in near}),
         sorted(set(range(len(b))) - {pair.second for pair in near}),
@@ -148,7 +146,7 @@ def same_words(first: LDA, second: LDA) -> bool:
     return bool(first.vocabulary_ == second.vocabulary_)
 
 
-def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
+def _common(first: LDA, second: LDA) -> tuple[Array, Array]:
     """The topics of both over the words in both vocabularies."""
     a, b = first.topics(), second.topics()
     if same_words(first, second):
@@ -161,9 +159,7 @@ def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
     place = {word: number for number, word in enumerate(second.vocabulary_)}
     shared = [(number, place[word]) for number, word in enumerate(first.vocabulary_) if word in place]
     if not shared:
-        raise InvalidValueError(
-            "the vocabularies of the models are disjoint: their topics cannot be compared."
-        )
+        raise InvalidValueError("the vocabularies of the models are disjoint: their topics cannot be compared.")
     mine, other = (np.array(numbers) for numbers in zip(*shared, strict=True))
     return a[:, mine], b[:, other]
 
@@ -171,26 +167,22 @@ def _common(first: LDA, second: LDA) -> tuple[np.ndarray, np.ndarray]:
 # -- documents: representative ones, shares by group, and how many topics they have
 
 
-def representative(
-    shares: np.ndarray, lengths: np.ndarray, num: int, least_tokens: int = 10
-) -> list[list[tuple[int, float]]]:
+def representative(shares: Array, lengths: Array, num: int, least_tokens: int = 10) -> list[list[tuple[int, float]]]:
     """See `LDA.representative_documents`: from the shares (documents, topics) and the lengths of the documents."""
     long = np.flatnonzero(lengths >= min(least_tokens, lengths.max()))
-    return [
-        [(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)] for column in shares.T
-    ]
+    return [[(int(long[d]), float(column[long[d]])) for d in largest(column[long], num)] for column in shares.T]
 
 
 class GroupShares(NamedTuple):
     """Mean shares of the topics in the documents of each group, with central intervals."""
 
-    groups: np.ndarray
+    groups: Array
     """The groups in increasing order."""
-    num_documents: np.ndarray
-    mean: np.ndarray
+    num_documents: Array
+    mean: Array
     """(groups, topics), like `low` and `high`."""
-    low: np.ndarray
-    high: np.ndarray
+    low: Array
+    high: Array
 
     def to_frame(self, labels: Sequence[str] | None = None) -> Any:
         """A pandas data frame with a row for each group and topic; `labels` are names of the topics."""
@@ -212,7 +204,7 @@ class GroupShares(NamedTuple):
 
 
 def shares_by(
-    corpus: Corpus, groups: ArrayLike, draws: Iterable[np.ndarray], how: prediction.FoldIn, interval: float
+    corpus: Corpus, groups: ArrayLike, draws: Iterable[Array], how: prediction.FoldIn, interval: float
 ) -> GroupShares:
     """See `LDA.shares_by`."""
     given = np.asarray(groups)
@@ -223,22 +215,21 @@ def shares_by(
     names, codes = np.unique(given, return_inverse=True)
     sizes = np.bincount(codes)
     drawn = [
-        np.stack([np.bincount(codes, eta[:, k], len(names)) for k in range(eta.shape[1])], axis=1)
-        / sizes[:, None]
+        np.stack([np.bincount(codes, eta[:, k], len(names)) for k in range(eta.shape[1])], axis=1) / sizes[:, None]
         for eta in prediction.drawn_proportions(corpus, draws, how)
     ]
     return GroupShares(names, sizes, np.mean(drawn, axis=0), *central(np.stack(drawn), interval))
 
 
-class Choice(NamedTuple):
+class TopicChoice(NamedTuple):
     """Held-out scores of several numbers of topics."""
 
     num_topics: tuple[int, ...]
-    perplexity: np.ndarray
+    perplexity: Array
     """Perplexity of the hidden words of held-out documents; lower is better."""
-    log_probability: np.ndarray
+    log_probability: Array
     """Mean log probability of a hidden word."""
-    error: np.ndarray
+    error: Array
     """Standard error of the difference of `log_probability` to the best one, over documents; 0 for the best."""
     best: int
     """The smallest number of topics within one standard error of the best."""
@@ -262,7 +253,7 @@ def choose_topics(
     tokeniser: Any = None,
     seed: int = 0,
     **options: Any,
-) -> Choice:
+) -> TopicChoice:
     """Compare numbers of topics by the probability of hidden words in held-out documents.
 
     The same documents are held out for all; a tenth of their words is hidden and predicted from the others, averaged
@@ -305,12 +296,10 @@ def choose_topics(
     top = int(np.argmax(logs))
     errors = np.array([_error(each - found[top], counts) for each in found])
     near = logs >= logs[top] - errors
-    return Choice(
-        numbers, np.exp(-logs), logs, errors, min(k for k, ok in zip(numbers, near, strict=True) if ok)
-    )
+    return TopicChoice(numbers, np.exp(-logs), logs, errors, min(k for k, ok in zip(numbers, near, strict=True) if ok))
 
 
-def _error(differences: np.ndarray, counts: np.ndarray) -> float:
+def _error(differences: Array, counts: Array) -> float:
     """Standard error of Σ differences / Σ counts, a ratio over documents."""
     mean = differences.sum() / counts.sum()
     return float(np.sqrt(np.sum((differences - mean * counts) ** 2)) / counts.sum())

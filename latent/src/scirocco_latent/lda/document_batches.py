@@ -15,6 +15,8 @@ from scirocco.models._core.chain import DocumentPurpose
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.streams import DocumentStream, Rows
 
+Array = np.ndarray
+
 Growth = tuple[tuple[int, int], ...]
 """Stages (documents, passes) before all documents are used."""
 _MOST_KEPT = 1 << 22  # entries of a batch with all documents that is kept
@@ -23,7 +25,7 @@ _MOST_KEPT = 1 << 22  # entries of a batch with all documents that is kept
 class Delivery(NamedTuple):
     """Some documents, and the numbers of their random streams."""
 
-    documents: np.ndarray
+    documents: Array
     rows: Rows
 
 
@@ -78,8 +80,8 @@ class CorpusBatches:
             self.epoch, self.place = self.growth_passes, 0
             self._order = self._shuffled()
 
-    def _shuffled(self) -> np.ndarray:
-        chosen: int | np.ndarray = self.num_documents
+    def _shuffled(self) -> Array:
+        chosen: int | Array = self.num_documents
         if self.growing:
             chosen = shuffled_numbers(chosen, self.seed, DocumentPurpose.FIRST)[: self.reach]
         return shuffled_numbers(chosen, self.seed, DocumentPurpose.ORDER, self.epoch)
@@ -118,11 +120,11 @@ class CorpusBatches:
         chosen = np.sort(rng.choice(self.num_documents, min(count, self.num_documents), replace=False))
         return Delivery(chosen, self.corpus.take_csr(chosen))
 
-    def state(self) -> np.ndarray:
+    def state(self) -> Array:
         """The position in the sequence of batches."""
         return np.array([self.epoch, self.place, self.visits], np.int64)
 
-    def restore(self, state: np.ndarray) -> None:
+    def restore(self, state: Array) -> None:
         """Resume at a position."""
         self.epoch, self.place, self.visits = (int(number) for number in state)
         self._order = self._shuffled()
@@ -162,11 +164,11 @@ class StreamBatches:
         """The next documents of the stream."""
         return self.next(count)
 
-    def state(self) -> np.ndarray:
+    def state(self) -> Array:
         """The number of documents read."""
         return np.array([self.handed_out], np.int64)
 
-    def restore(self, state: np.ndarray) -> None:
+    def restore(self, state: Array) -> None:
         """Read and skip the documents returned before."""
         left = int(state[0]) - self.handed_out
         while left > 0:
@@ -180,8 +182,8 @@ Batches = CorpusBatches | StreamBatches
 # -- growth: a chain first finds topics in a few documents, then adds the others
 
 
-_TOKENS_A_TOPIC = 3200
-_FACTOR = 3
+_TOKENS_A_TOPIC = 3200  # of the first stage
+_FACTOR = 3  # from one stage to the next
 _PASSES = (50, 12, 6)  # over the first, the second and later stages
 _LAST_PASSES = 3  # over all documents, with spare topics
 _ARRAY_PASSES, _LAST_ARRAY_PASSES = (200, 40, 15), 5  # whole-array passes need more, and are cheap
@@ -216,7 +218,7 @@ def automatic_growth(num_documents: int, num_tokens: int, num_topics: int, by_ar
 
 START_GROWTH, START_PASSES = 15, 45
 """Passes of a short run with spare topics, and all of its passes."""
-_START_TOKENS, _MOST_STARTS = 8_000_000, 8
+_START_TOKENS, _MOST_STARTS = 8_000_000, 8  # token-samples of all short runs; most of them
 
 
 def automatic_starts(num_tokens: int) -> int:
@@ -252,9 +254,7 @@ def check_growth(given: object, num_documents: int) -> Growth:
     out = []
     for pair in given:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InvalidTypeError(
-                f"each stage of `growth` must be a pair (documents, passes), got {pair!r}."
-            )
+            raise InvalidTypeError(f"each stage of `growth` must be a pair (documents, passes), got {pair!r}.")
         size = _checks.positive_int(pair[0], "growth: documents")
         if size > num_documents:
             raise InvalidValueError(

@@ -20,18 +20,21 @@ from scirocco.run.result import Run
 from scirocco_latent.lda import prediction
 from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.describing import GroupShares
+from scirocco_latent.lda.dynamic_chain import WalkChain, Walks
 from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.gaussian import GaussianTopics
 from scirocco_latent.lda.readers import Vocabulary
 from scirocco_latent.lda.results import all_rows, largest
 from scirocco_latent.lda.texts import as_numbers, column_of
 from scirocco_latent.lda.tokeniser import Tokeniser
-from scirocco_latent.lda.walks import WalkChain, Walks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_TIMES, _USUAL_SLICES = 40, 20
+Array = np.ndarray
+
+_MOST_TIMES, _USUAL_SLICES = 40, 20  # times that are slices of their own; otherwise the number of slices
+# of a sweep, by entry of a draw and by token (measured on one core)
 _ENTRY_SECONDS, _TOKEN_SECONDS = 4e-7, 2e-7
 
 
@@ -39,12 +42,12 @@ class WordPaths(NamedTuple):
     """Probabilities of some words of a topic over time, with central intervals."""
 
     topic: int
-    times: np.ndarray
+    times: Array
     words: tuple[Any, ...]
-    mean: np.ndarray
+    mean: Array
     """(times, words), like `low` and `high`."""
-    low: np.ndarray
-    high: np.ndarray
+    low: Array
+    high: Array
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each time and word."""
@@ -129,18 +132,8 @@ class DynamicTopics(GaussianTopics):
         tokeniser: Tokeniser | Callable[[str], Iterable[str]] | str | None = None,
     ):
         self.num_topics, self.alpha, self.spread, self.drift = num_topics, alpha, spread, drift
-        self.num_slices, self.num_samples, self.num_burnin, self.thin = (
-            num_slices,
-            num_samples,
-            num_burnin,
-            thin,
-        )
-        self.num_chains, self.seed, self.num_threads, self.tokeniser = (
-            num_chains,
-            seed,
-            num_threads,
-            tokeniser,
-        )
+        self.num_slices, self.num_samples, self.num_burnin, self.thin = (num_slices, num_samples, num_burnin, thin)
+        self.num_chains, self.seed, self.num_threads, self.tokeniser = (num_chains, seed, num_threads, tokeniser)
 
     def fit(
         self,
@@ -202,7 +195,7 @@ class DynamicTopics(GaussianTopics):
         self.tokeniser_ = corpus.tokeniser
         return self
 
-    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)
         self.times_ = np.array(told["times"]).astype(np.dtype(told["kind"]))
         self.num_documents_ = np.array(told["num_documents"])
@@ -213,11 +206,11 @@ class DynamicTopics(GaussianTopics):
         self.spread_, self.drift_ = (float(np.mean(run.stats[name])) for name in ("spread", "drift"))
         return draws
 
-    def _without_time(self, topics: np.ndarray) -> np.ndarray:
-        mean: np.ndarray = topics.mean(axis=0)
+    def _without_time(self, topics: Array) -> Array:
+        mean: Array = topics.mean(axis=0)
         return mean
 
-    def _watched(self) -> dict[str, np.ndarray]:
+    def _watched(self) -> dict[str, Array]:
         """Shares of the topics in the slices, and τ and σ if they are learned."""
         learned = [name for name in ("spread", "drift") if getattr(self, name) is None]
         scales = {name: np.asarray(self.run_.stats[name]) for name in learned}
@@ -272,9 +265,7 @@ class DynamicTopics(GaussianTopics):
         if isinstance(word, int | np.integer) and 0 <= word < self.n_features_in_:
             return int(word)
         if self.vocabulary_ is None or word not in self.vocabulary_:
-            raise InvalidValueError(
-                f"the word {word!r} is not among the {self.n_features_in_:,} words of the model."
-            )
+            raise InvalidValueError(f"the word {word!r} is not among the {self.n_features_in_:,} words of the model.")
         return self.vocabulary_.index(word)
 
     def shares(self, interval: float = 0.9) -> GroupShares:
@@ -284,9 +275,7 @@ class DynamicTopics(GaussianTopics):
         ends = central(drawn, interval, axis=(0, 1), effective=effective_draws(drawn))
         return GroupShares(self.times_, self.num_documents_, drawn.mean(axis=(0, 1)), *ends)
 
-    def plot_topics(
-        self, num: int = 5, *, topics: Sequence[int] | None = None, interval: float = 0.9
-    ) -> Figure:
+    def plot_topics(self, num: int = 5, *, topics: Sequence[int] | None = None, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the most probable words of each topic over time, with central intervals.
 
         `topics` are numbers of topics; by default the first twelve.
@@ -328,12 +317,7 @@ class DynamicTopics(GaussianTopics):
         return out[0] if interval is None else tuple(out)
 
     def perplexity(
-        self,
-        X: Documents,
-        times: ArrayLike | str,
-        *,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, times: ArrayLike | str, *, column: str | None = None, encoding: str = "utf-8"
     ) -> float:
         """exp(-mean log probability) of every tenth word, given the others of their documents, as for `LDA`."""
         logs, count = 0.0, 0
@@ -343,14 +327,12 @@ class DynamicTopics(GaussianTopics):
                 scores = prediction.document_scores(seen, hidden, model._some_draws(), model._fold_in())
                 logs, count = logs + float(scores.sum()), count + int(hidden[2].sum())
         if not count:
-            raise InvalidValueError(
-                "there is no hidden word to score: documents must have at least 10 tokens."
-            )
+            raise InvalidValueError("there is no hidden word to score: documents must have at least 10 tokens.")
         return float(np.exp(-logs / count))
 
     def _by_slice(
         self, X: Documents, times: ArrayLike | str, column: str | None, encoding: str
-    ) -> Iterable[tuple[np.ndarray, LDA, Corpus]]:
+    ) -> Iterable[tuple[Array, LDA, Corpus]]:
         """The documents of each slice: their numbers, the topics at that time, the documents."""
         self._check_fitted()
         corpus = self._slice(0)._read(X, column, encoding, may_be_empty=True)
@@ -363,15 +345,13 @@ class DynamicTopics(GaussianTopics):
             yield rows, self._slice(int(number)), prediction.part(corpus, rows)
 
 
-def _wrong_number(when: np.ndarray, num_documents: int) -> InvalidValueError:
+def _wrong_number(when: Array, num_documents: int) -> InvalidValueError:
     return InvalidValueError(
         f"`times` must have one value for each of the {num_documents:,} documents, got shape {when.shape}."
     )
 
 
-def _sliced(
-    when: np.ndarray, num_documents: int, num_slices: int | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sliced(when: Array, num_documents: int, num_slices: int | None) -> tuple[Array, Array, Array]:
     """The first time of each slice, the slice of each document, and the gaps between slices (median 1)."""
     if when.shape != (num_documents,):
         raise _wrong_number(when, num_documents)
@@ -383,9 +363,7 @@ def _sliced(
     if num_slices is None:
         num_slices = len(known) if len(known) <= _MOST_TIMES else _USUAL_SLICES
     if _checks.positive_int(num_slices, "num_slices", minimum=2) > len(known):
-        raise InvalidValueError(
-            f"{num_slices} time slices require as many different times, got {len(known)} of them."
-        )
+        raise InvalidValueError(f"{num_slices} time slices require as many different times, got {len(known)} of them.")
     begins = np.arange(len(known))
     if num_slices < len(known):
         before = np.concatenate([[0], np.cumsum(np.bincount(numbers))[:-1]])
@@ -400,7 +378,7 @@ def _sliced(
     return known[begins], slices, gaps
 
 
-def _slice_of(times: np.ndarray, when: np.ndarray) -> np.ndarray:
+def _slice_of(times: Array, when: Array) -> Array:
     """The slice of each time; texts must be those of the fit."""
     if times.dtype.kind in "iufM" and when.dtype.kind in "iufM":
         return np.maximum(np.searchsorted(times, when, side="right") - 1, 0)

@@ -22,6 +22,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 PACKAGES = ("numpy", "scipy", "jax", "optax", "arviz")
 """Packages that are read by default, if installed."""
+# of a text, of a word (documents), and its largest share of documents
 LEAST_WORDS, LEAST_DOCUMENTS, MOST_SHARE = 20, 5, 0.4
 STOP_WORDS = frozenset(
     """
@@ -86,9 +87,7 @@ def _build(packages: tuple[str, ...], max_documents: int | None) -> tuple[Any, t
         texts = [texts[i] for i in sorted(chosen[:max_documents])]
     bags = [Counter(tokens(text)) for text in texts]
     seen_in = Counter(word for bag in bags for word in bag)
-    vocabulary = tuple(
-        sorted(word for word, n in seen_in.items() if LEAST_DOCUMENTS <= n <= MOST_SHARE * len(bags))
-    )
+    vocabulary = tuple(sorted(word for word, n in seen_in.items() if LEAST_DOCUMENTS <= n <= MOST_SHARE * len(bags)))
     if not vocabulary:
         raise InvalidValueError(
             f"{len(bags)} docstrings were found in {', '.join(packages) or 'no package'}: too few for a corpus. Pass "

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.models._core.chain import HostChains
-from scirocco.models._core.conventions import StepSize
 from scirocco.models._core.device import HOST
-from scirocco.models._core.length import Asked
+from scirocco.models._core.length import AskedDraws
+from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions
 from scirocco.models._core.view import View
 from scirocco.run.progress import as_callbacks
@@ -27,7 +27,7 @@ from scirocco_latent.lda.guiding import Labels, SeedWords
 from scirocco_latent.lda.incremental import Incremental
 from scirocco_latent.lda.model import usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import PRESETS, Settings, Size, resolve
+from scirocco_latent.lda.settings import PRESETS, Size, TopicSettings, resolve
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import column_of
 from scirocco_latent.lda.tokeniser import Tokeniser
@@ -64,9 +64,6 @@ class LDA(Incremental):
     batch_size
         Number of documents in a batch, which is a step. None: 500; with "gibbs" all documents, or as many as have 1.5
         million tokens.
-    local
-        The local step without memory: "gibbs" (compiled, CPU), "parallel" (JAX, for accelerators), "cvb0"
-        (deterministic, biased, fast to start), or "auto": depends on the device.
     sweeps, burn_in
         Sweeps over the documents of a batch, and how many of them are discarded. With memory, the sweeps continue from
         the stored topics, and none is discarded.
@@ -148,7 +145,6 @@ class LDA(Incremental):
         sampler: str = "auto",
         memory: str = "auto",
         batch_size: int | None = None,
-        local: str = "auto",
         sweeps: int | None = None,
         burn_in: int | None = None,
         growth: str | Sequence[tuple[int, int]] | None = "auto",
@@ -171,7 +167,7 @@ class LDA(Incremental):
         seed_weight: int | None = None,
     ):
         self.num_topics, self.alpha, self.beta = num_topics, alpha, beta
-        self.sampler, self.memory, self.batch_size, self.local = sampler, memory, batch_size, local
+        self.sampler, self.memory, self.batch_size = sampler, memory, batch_size
         self.sweeps, self.burn_in, self.growth, self.spare_topics = sweeps, burn_in, growth, spare_topics
         self.step_size, self.refresh_every, self.refresh_size = step_size, refresh_every, refresh_size
         self.options, self.learn_alpha, self.learn_beta = options, learn_alpha, learn_beta
@@ -278,7 +274,7 @@ class LDA(Incremental):
         vars(self).pop("_online", None)
         return self
 
-    def _sampled(self, task: Task, options: FitOptions, asked: Asked) -> None:
+    def _sampled(self, task: Task, options: FitOptions, asked: AskedDraws) -> None:
         """Run the chains of a task, of which the first part of a known length is growth; keep where they end."""
         made: list[TopicChain] = []
         chains = program(task, made)
@@ -307,7 +303,7 @@ class LDA(Incremental):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _settings(self, size: Size, **changes: Any) -> Settings:
+    def _settings(self, size: Size, **changes: Any) -> TopicSettings:
         return resolve(self.get_params() | changes, size)
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from scirocco._extras import require
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError
 from scirocco.models._core.chain import Chain, Spec
-from scirocco.models._core.length import Asked
+from scirocco.models._core.length import AskedDraws
 from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
@@ -21,7 +20,7 @@ from scirocco_latent.lda.document_batches import growth_steps
 from scirocco_latent.lda.estimator import LDA
 from scirocco_latent.lda.model import TopicModel, usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.settings import Settings, Size
+from scirocco_latent.lda.settings import Size, TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import open_corpus
 from scirocco_latent.lda.tokeniser import Tokeniser
@@ -38,7 +37,7 @@ class GaussianChain(Chain):
 
     PURPOSE_BITS = 3
 
-    def __init__(self, corpus: Corpus, settings: Settings, seed: int, number: int):
+    def __init__(self, corpus: Corpus, settings: TopicSettings, seed: int, number: int):
         super().__init__(seed, number)
         self.corpus, self.settings, self.threads = corpus, settings, settings.num_threads
         self._of_fit = seed, number
@@ -77,13 +76,11 @@ class GaussianTopics(TopicModel):
 
     def _open(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Corpus:
         if isinstance(X, DocumentStream):
-            raise InvalidTypeError(
-                f"{type(self).__name__} reads documents many times: a stream is not possible."
-            )
+            raise InvalidTypeError(f"{type(self).__name__} reads documents many times: a stream is not possible.")
         opened = open_corpus(X, vocabulary, column=column, encoding=encoding, tokeniser=self.tokeniser)
         return opened.corpus
 
-    def _start_settings(self, corpus: Corpus, **options: Any) -> Settings:
+    def _start_settings(self, corpus: Corpus, **options: Any) -> TopicSettings:
         """Settings of the LDA whose topics are the start of a chain; a step is a pass."""
         params = {"spare_topics": 0, "batch_size": corpus.num_documents, "device": "cpu", **options}
         model = LDA(self.num_topics, num_threads=self.num_threads, **params)
@@ -114,7 +111,7 @@ class GaussianTopics(TopicModel):
             capacity=1,
         )
 
-    def _asked_of(self, program: OwnChains, options: FitOptions) -> Asked:
+    def _asked_of(self, program: OwnChains, options: FitOptions) -> AskedDraws:
         """The common arguments; by default as many draws as are made and read in a small part of the time."""
         return self._asked(options, num_samples=usual_draws(program.spec.dimension))
 
@@ -138,7 +135,6 @@ class GaussianTopics(TopicModel):
 
 def kernels() -> Any:
     """Import the compiled kernels when they are first needed."""
-    require("numba", "topic models with Gaussian parts")
     from scirocco_latent.lda import _paths
 
     return _paths

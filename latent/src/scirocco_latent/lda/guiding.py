@@ -21,6 +21,8 @@ from scirocco_latent.lda import hyper
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.streams import DocumentStream
 
+Array = np.ndarray
+
 SeedWords = Mapping[str, Sequence[str]]
 Labels = Iterable[object] | str
 _LEAST, _SHARE = 10, 0.01
@@ -32,11 +34,11 @@ class Guide(NamedTuple):
 
     names: tuple[str, ...]
     """Names of the first topics."""
-    counts: np.ndarray
+    counts: Array
     """(n, 3): word, topic, and prior count of each seed word."""
-    offsets: np.ndarray
+    offsets: Array
     """Topics of document d are topics[offsets[d] : offsets[d + 1]]; empty without labels."""
-    topics: np.ndarray
+    topics: Array
 
     @property
     def has_labels(self) -> bool:
@@ -44,28 +46,28 @@ class Guide(NamedTuple):
         return len(self.offsets) > 0
 
     @property
-    def allowed(self) -> tuple[np.ndarray, np.ndarray] | None:
+    def allowed(self) -> tuple[Array, Array] | None:
         """Offsets of the documents and their topics, if some documents have labels."""
         return (self.offsets, self.topics) if self.has_labels else None
 
-    def mask(self, documents: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    def mask(self, documents: Array, shape: tuple[int, int]) -> Array:
         """Whether each of these documents has each topic, in an array that may be larger."""
         out = np.zeros(shape, bool)
         for row, d in enumerate(documents):
             out[row, self.topics[self.offsets[d] : self.offsets[d + 1]]] = True
         return out
 
-    def tables(self, rng: np.random.Generator, table: np.ndarray, beta: float) -> int:
+    def tables(self, rng: np.random.Generator, table: Array, beta: float) -> int:
         """Number of tables that β opens in the counts (words, topics) of tokens and seed words, see `hyper`."""
         sizes, before = np.bincount(table.ravel()), np.bincount(self.counts[:, 2])
         sizes[: len(before)] -= before
         return int(hyper.tables_given(rng, sizes[None], np.array([beta]))[0])
 
-    def totals(self, num_topics: int) -> np.ndarray:
+    def totals(self, num_topics: int) -> Array:
         """Sum of the prior counts of each topic."""
         return np.bincount(self.counts[:, 1], self.counts[:, 2], num_topics).astype(np.int64)
 
-    def add_to(self, table: np.ndarray, totals: np.ndarray) -> None:
+    def add_to(self, table: Array, totals: Array) -> None:
         """Add the prior counts to counts (words, topics), and to their sums over words."""
         words, topics, counts = self.counts.T
         np.add.at(table, (words, topics), counts.astype(table.dtype))
@@ -119,9 +121,7 @@ def guide(
     if seed_words is None and labels is None:
         return None
     if isinstance(corpus, DocumentStream):
-        raise InvalidValueError(
-            "seed words and labels require documents that can be read again, not a stream."
-        )
+        raise InvalidValueError("seed words and labels require documents that can be read again, not a stream.")
     seeds = _seeds(seed_words)
     given = None if labels is None else _labels(labels, corpus.num_documents)
     found = sorted({name for each in given or () for name in each} - set(seeds))
@@ -138,10 +138,7 @@ def guide(
     numbers = {name: k for k, name in enumerate(names)}
     labelled = {numbers[name] for each in given for name in each}
     free = [k for k in range(num_topics) if k not in labelled]
-    topics = [
-        sorted([*(numbers[name] for name in each), *free]) if each else list(range(num_topics))
-        for each in given
-    ]
+    topics = [sorted([*(numbers[name] for name in each), *free]) if each else list(range(num_topics)) for each in given]
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in topics])]).astype(np.int64)
     return Guide(names, counts, offsets, np.concatenate(topics).astype(np.int32))
 
@@ -151,8 +148,7 @@ def _seeds(given: object) -> dict[str, list[str]]:
         return {}
     if not isinstance(given, Mapping) or not given:
         raise InvalidTypeError(
-            '`seed_words` must be a dict of lists of words, such as {"sport": ["game", "team"]}; got '
-            f"{given!r}."
+            f'`seed_words` must be a dict of lists of words, such as {{"sport": ["game", "team"]}}; got {given!r}.'
         )
     found = {}
     for name, words in given.items():
@@ -164,7 +160,7 @@ def _seeds(given: object) -> dict[str, list[str]]:
     return found
 
 
-def _prior_counts(seeds: dict[str, list[str]], weight: int, vocabulary: tuple[str, ...] | None) -> np.ndarray:
+def _prior_counts(seeds: dict[str, list[str]], weight: int, vocabulary: tuple[str, ...] | None) -> Array:
     """(word, topic, count) of each seed word; an error if words are not in the vocabulary."""
     if seeds and vocabulary is None:
         raise InvalidValueError("`seed_words` require words with names: pass fit(..., vocabulary=words).")
@@ -190,8 +186,7 @@ def _labels(given: Labels, num_documents: int) -> list[set[str]]:
     """The labels of each document; an empty set if it has none."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidTypeError(
-            "`labels` must have an entry for each document: a label, a list of labels, or None; got "
-            f"{given!r}."
+            f"`labels` must have an entry for each document: a label, a list of labels, or None; got {given!r}."
         )
     found = [_label_set(each) for each in given]
     if len(found) != num_documents:

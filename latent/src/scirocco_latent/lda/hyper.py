@@ -24,11 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def alpha_given(
-    rng: np.random.Generator,
-    tables: Array,
-    alpha: Array,
-    lengths: Array,
-    allowed: tuple[Array, Array] | None = None,
+    rng: np.random.Generator, tables: Array, alpha: Array, lengths: Array, allowed: tuple[Array, Array] | None = None
 ) -> Array:
     """Draw α given Σ_d t_dk of each topic and the lengths of the documents.
 
@@ -47,12 +43,7 @@ def alpha_given(
 
 
 def beta_given(
-    rng: np.random.Generator,
-    tables: int,
-    beta: float,
-    totals: Array,
-    num_words: int,
-    prior: Array | float = 0.0,
+    rng: np.random.Generator, tables: int, beta: float, totals: Array, num_words: int, prior: Array | float = 0.0
 ) -> float:
     """Draw β given the number of all tables, the numbers of tokens of the topics, and their prior counts."""
     shapes = np.broadcast_to(num_words * beta + prior, totals.shape)

@@ -10,7 +10,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._version import __version__
 from scirocco.models._core.chain import HostChains, Spec, states_of
-from scirocco.run import snapshot
+from scirocco.run import encoding
 from scirocco.run.progress import Callback, Report
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
@@ -21,18 +21,20 @@ from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.model import usual_draws
 from scirocco_latent.lda.readers import Vocabulary
-from scirocco_latent.lda.results import Results, all_rows, fold_in
-from scirocco_latent.lda.settings import EXTENSIBLE, Settings, Size
+from scirocco_latent.lda.results import TopicResults, all_rows, fold_in
+from scirocco_latent.lda.settings import EXTENSIBLE, Size, TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.texts import is_text, open_corpus
 from scirocco_latent.lda.tokeniser import Tokeniser
 from scirocco_latent.lda.topics import Arrays
 
+Array = np.ndarray
+
 _MANY = 1 << 40
 """Documents of a corpus of which only parts are seen: no batch is limited by it."""
 
 
-class Incremental(Results):
+class Incremental(TopicResults):
     """A topic model that takes in more documents, and from which other models continue."""
 
     sampler: str
@@ -42,7 +44,7 @@ class Incremental(Results):
     if TYPE_CHECKING:
         num_topics: int
 
-        def _settings(self, size: Size, **changes: Any) -> Settings: ...
+        def _settings(self, size: Size, **changes: Any) -> TopicSettings: ...
 
     def partial_fit(
         self,
@@ -83,15 +85,12 @@ class Incremental(Results):
             chain.extend(corpus.vocabulary_size)
             chain.take_over(corpus, total)
             chain.advance(-(-corpus.num_documents // chain.settings.batch_size))
-            latest[:] = [
-                (continuing.with_more_words(draw, corpus.vocabulary_size), shares) for draw, shares in latest
-            ]
+            latest[:] = [(continuing.with_more_words(draw, corpus.vocabulary_size), shares) for draw, shares in latest]
             drawn, stats = chain.kept()
             latest.append((drawn["topics"], stats["shares"]))
             del latest[:-kept]
         topics, shares = (
-            np.stack([np.stack([each[part] for each in latest]) for latest in self._latest])
-            for part in (0, 1)
+            np.stack([np.stack([each[part] for each in latest]) for latest in self._latest]) for part in (0, 1)
         )
         settings = online[0].settings.as_json()
         states = HostChains(online, Spec({}, {})).save()
@@ -101,8 +100,8 @@ class Incremental(Results):
     def _update(
         self,
         corpus: Corpus,
-        topics: np.ndarray,
-        stats: dict[str, np.ndarray],
+        topics: Array,
+        stats: dict[str, Array],
         num_documents: int,
         settings: dict[str, Any],
         arrays: Arrays,
@@ -153,15 +152,14 @@ class Incremental(Results):
         fitted = "run_" in vars(self)
         number = self.run_.num_chains if fitted else _checks.positive_int(self.num_chains, "num_chains")
         self._online = [TopicChain(corpus, settings, self.seed, chain) for chain in range(number)]
-        self._latest: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in self._online]
+        self._latest: list[list[tuple[Array, Array]]] = [[] for _ in self._online]
         self._seen = 0
         if fitted:
             for chain, state in zip(self._online, self._states(), strict=True):
                 chain.continue_from(state)
             draws, shares = self.run_.draws["topics"], np.asarray(self.run_.stats["shares"])
             self._latest = [
-                list(zip(map(np.asarray, part), each, strict=True))
-                for part, each in zip(draws, shares, strict=True)
+                list(zip(map(np.asarray, part), each, strict=True)) for part, each in zip(draws, shares, strict=True)
             ]
             self._seen = int(self.run_.configuration["num_rows"])
 
@@ -169,10 +167,10 @@ class Incremental(Results):
         """The states in which the chains ended; after an update with documents the sizes of the topics of all draws."""
         return states_of(dict(self._written_arrays()), self.run_.num_chains)
 
-    def _written_arrays(self) -> Mapping[str, np.ndarray]:
+    def _written_arrays(self) -> Mapping[str, Array]:
         if self._arrays or self.run_.path is None:
             return self._arrays
-        return snapshot.of_chains(open_stored(self.run_.path).read_state())
+        return encoding.chains_in(open_stored(self.run_.path).read_state())
 
     def _take_in(self, X: Documents, vocabulary: Vocabulary, column: str | None, encoding: str) -> Self:
         """Update each draw with the documents (`continuing.updated`)."""
@@ -213,13 +211,8 @@ class Incremental(Results):
         return continuing.with_new_words(X, vocabulary, former.vocabulary_, former.n_features_in_)
 
     def _start(
-        self,
-        corpus: Corpus | DocumentStream,
-        settings: Settings,
-        num_chains: int,
-        seed: int,
-        guide: Guide | None,
-    ) -> continuing.Start:
+        self, corpus: Corpus | DocumentStream, settings: TopicSettings, num_chains: int, seed: int, guide: Guide | None
+    ) -> continuing.TopicStart:
         """Where chains that continue from this model start."""
         self._check_fitted()
         return continuing.start(self.run_, self._states(), corpus, settings, num_chains, seed, guide)
@@ -228,7 +221,7 @@ class Incremental(Results):
         self,
         validation: Documents,
         corpus: Corpus | DocumentStream,
-        settings: Settings,
+        settings: TopicSettings,
         tokeniser: Tokeniser | None,
     ) -> Callback:
         """A callback that computes the perplexity of documents while the chains run."""

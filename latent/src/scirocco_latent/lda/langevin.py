@@ -14,15 +14,10 @@ import numpy as np
 from scirocco import _checks
 from scirocco.diffusions import host
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco_latent.lda.langevin_mean import (
-    SGHMCTopics,
-    SGLDTopics,
-    SGRHMCTopics,
-    SGRLDTopics,
-    diverged,
-    normals,
-)
+from scirocco_latent.lda.langevin_mean import SGHMCTopics, SGLDTopics, SGRHMCTopics, SGRLDTopics, diverged, normals
 from scirocco_latent.lda.topics import Arrays, Topics
+
+Array = np.ndarray
 
 __all__ = [
     "METHODS",
@@ -36,6 +31,7 @@ __all__ = [
 ]
 
 METHODS = ("sgrld", "sgrhmc", "sghmc", "sgld", "sgld_natural", "sgld_cv")
+# options of each sampler and their defaults
 _OPTIONS: dict[str, dict[str, float]] = {
     "sgrld": {},
     "sgrhmc": {"friction": 100.0},
@@ -47,30 +43,12 @@ _OPTIONS: dict[str, dict[str, float]] = {
 
 
 def begin(
-    method: str,
-    num_words: int,
-    num_topics: int,
-    beta: float,
-    seed: int,
-    threads: int | None,
-    **options: Any,
+    method: str, num_words: int, num_topics: int, beta: float, seed: int, threads: int | None, **options: Any
 ) -> Topics:
     """Topics at the start of a chain: θ (natural: e^θ) ~ Gamma(1, 1) as in the papers' code, momenta N(0, 1).
 
-    Parameters
-    ----------
-    method
-        One of `METHODS`; each class documents its update and target distribution.
-    num_words, num_topics
-        V and K.
-    beta
-        β > 0 of the Dirichlet prior of a topic's words.
-    seed
-        Seed of this chain.
-    threads
-        Number of threads for initialisation; None: all cores.
-    options
-        `friction` for "sghmc" and "sgrhmc"; `optimise_steps` for "sgld_cv".
+    The class of each of `METHODS` documents its update and target distribution. Options are `friction` of "sghmc" and
+    "sgrhmc", `optimise_steps` of "sgld_cv".
 
     Examples
     --------
@@ -126,14 +104,14 @@ def check_options(method: str, given: object) -> tuple[tuple[str, float], ...]:
 class NaturalTopics(Topics):
     r"""SGLD: θ' = θ + ε ĝ + √(2ε) ξ. The thesis writes h/2 for ε. Targets p(θ | n) as ε → 0."""
 
-    def __init__(self, theta: np.ndarray, beta: float):
+    def __init__(self, theta: Array, beta: float):
         self.theta, self.beta = np.ascontiguousarray(theta, np.float32), np.float32(beta)
 
-    def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def read(self, words: Array, seed: tuple[int, int]) -> Array:
         """softmax(θ) of these words."""
         return np.exp(self.theta[words] - _log_sums(self.theta))
 
-    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+    def draw(self, seed: tuple[int, int]) -> Array:
         """softmax(θ)."""
         return np.ascontiguousarray(np.exp(self.theta - _log_sums(self.theta)).T)
 
@@ -145,19 +123,17 @@ class NaturalTopics(Topics):
         """Restore the topics from `state`."""
         self.theta = arrays["theta"].copy()
 
-    def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
+    def gradient(self, words: Array, counts: Array, scale: float) -> Array:
         """ĝ, estimated from the counts of a batch."""
         out = likelihood_gradient(self.theta, words, counts, scale)
         out += self.beta - np.exp(self.theta)
         return out
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words."""
         self._move(self.gradient(words, counts, scale), time, seed)
 
-    def _move(self, gradient: np.ndarray, time: float, seed: tuple[int, int] | None) -> None:
+    def _move(self, gradient: Array, time: float, seed: tuple[int, int] | None) -> None:
         """Move θ along the gradient; without noise if `seed` is None."""
         step = np.float32(time)
         self.theta += step * gradient
@@ -191,13 +167,13 @@ class CentredTopics(NaturalTopics):
         no centre until they are done.
     """
 
-    def __init__(self, theta: np.ndarray, beta: float, optimise_steps: int = 0):
+    def __init__(self, theta: Array, beta: float, optimise_steps: int = 0):
         super().__init__(theta, beta)
         self.optimise_steps = optimise_steps
         self.centre, self.reference = np.zeros_like(self.theta), np.zeros_like(self.theta)
         self.steps, self.referred = 0, -1
         """Number of steps made, and that number at the last reference (-1: none yet)."""
-        self._at_centre: np.ndarray | None = None
+        self._at_centre: Array | None = None
 
     @property
     def centred(self) -> bool:
@@ -210,21 +186,21 @@ class CentredTopics(NaturalTopics):
             return False
         return not self.centred or self.steps - self.referred >= every
 
-    def refer(self, words: np.ndarray, counts: np.ndarray, scale: float) -> None:
+    def refer(self, words: Array, counts: Array, scale: float) -> None:
         """Set the centre to the current θ; `counts` are of a large batch at θ, scaled by `scale`."""
         self.centre = self.theta.copy()
         self.reference = likelihood_gradient(self.centre, words, counts, scale)
         self.referred = self.steps
 
-    def read_centre(self, words: np.ndarray) -> np.ndarray:
+    def read_centre(self, words: Array) -> Array:
         """The ω of these words at the centre, for the second local step."""
         return np.exp(self.centre[words] - _log_sums(self.centre))
 
-    def control(self, words: np.ndarray, counts: np.ndarray) -> None:
+    def control(self, words: Array, counts: Array) -> None:
         """Set the counts of the next update's batch at the centre."""
         self._at_centre = counts
 
-    def gradient(self, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
+    def gradient(self, words: Array, counts: Array, scale: float) -> Array:
         """g̃, or ĝ if there is no centre yet."""
         out = super().gradient(words, counts, scale)
         if self.centred:
@@ -233,9 +209,7 @@ class CentredTopics(NaturalTopics):
             out -= likelihood_gradient(self.centre, words, self._at_centre, scale)
         return out
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words; without noise while the centre is optimised."""
         gradient = self.gradient(words, counts, scale)
         self._move(gradient, time, seed if self.steps >= self.optimise_steps else None)
@@ -259,7 +233,7 @@ class CentredTopics(NaturalTopics):
         self._at_centre = None
 
 
-def likelihood_gradient(theta: np.ndarray, words: np.ndarray, counts: np.ndarray, scale: float) -> np.ndarray:
+def likelihood_gradient(theta: Array, words: Array, counts: Array, scale: float) -> Array:
     """scale (n_kw - n_k ω_kw) at ω = softmax(θ), for all words; n is 0 except for `words`."""
     totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
     out = np.exp(theta - _log_sums(theta))
@@ -268,7 +242,7 @@ def likelihood_gradient(theta: np.ndarray, words: np.ndarray, counts: np.ndarray
     return out
 
 
-def _log_sums(theta: np.ndarray) -> np.ndarray:
+def _log_sums(theta: Array) -> Array:
     """log Σ_w e^θ of each topic; an error if it is not finite."""
     highest = theta.max(axis=0)
     sums = np.exp(theta - highest).sum(axis=0, dtype=np.float64)

@@ -21,20 +21,22 @@ import numpy as np
 from scirocco.errors import DivergenceError
 from scirocco_latent.lda.topics import Arrays, Topics, normalised
 
+Array = np.ndarray
+
 _TINY = np.float32(np.finfo(np.float32).tiny)
 
 
 class ExpandedMean(Topics):
     """Base class of samplers with θ > 0: ω from θ, and the likelihood's drift; θ is (words, topics), float32."""
 
-    def __init__(self, theta: np.ndarray, beta: float):
+    def __init__(self, theta: Array, beta: float):
         self.theta, self.beta = np.ascontiguousarray(theta, np.float32), np.float32(beta)
 
-    def read(self, words: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def read(self, words: Array, seed: tuple[int, int]) -> Array:
         """ω of these words at the current θ."""
         return self.theta[words] / self._sums()
 
-    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+    def draw(self, seed: tuple[int, int]) -> Array:
         """ω of all words at the current θ."""
         return normalised(self.theta)
 
@@ -46,21 +48,19 @@ class ExpandedMean(Topics):
         """Restore the topics from `state`."""
         self.theta = arrays["theta"].copy()
 
-    def _sums(self) -> np.ndarray:
+    def _sums(self) -> Array:
         """θ_k."""
         sums = self.theta.sum(axis=0, dtype=np.float64)
         if not np.all(np.isfinite(sums)):
             raise diverged(sums)
         return np.maximum(sums, _TINY).astype(np.float32)
 
-    def _pull(self, counts: np.ndarray, scale: float) -> np.ndarray:
+    def _pull(self, counts: Array, scale: float) -> Array:
         """1 + n_k/θ_k, with n_k from the batch: the rate at which each word of a topic is pulled towards 0."""
         totals = counts.sum(axis=0, dtype=np.float64).astype(np.float32)
         return 1.0 + np.float32(scale) * totals / self._sums()
 
-    def gradient(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, floor: np.float32 | np.ndarray = _TINY
-    ) -> np.ndarray:
+    def gradient(self, words: Array, counts: Array, scale: float, floor: np.float32 | Array = _TINY) -> Array:
         """The estimate of g_kw, with θ held at `floor` in 1/θ."""
         length = np.maximum(self.theta, np.float32(floor))
         out = _over(self.beta - 1.0, words, np.float32(scale) * counts, length)
@@ -68,9 +68,7 @@ class ExpandedMean(Topics):
         return out
 
     @abc.abstractmethod
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """A step of length `time`, given the counts (words, topics) of a batch."""
 
 
@@ -82,9 +80,7 @@ class SGRLDTopics(ExpandedMean):
     ε has no factor ½: it is half of the value in their paper, and the same as in their code.
     """
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words."""
         step, theta = np.float32(time), self.theta
         change = self.beta - theta * self._pull(counts, scale)
@@ -106,9 +102,7 @@ class SGLDTopics(ExpandedMean):
     then hardly move.
     """
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words."""
         step = np.float32(time)
         change = normals(seed, self.theta.shape)
@@ -121,7 +115,7 @@ class SGLDTopics(ExpandedMean):
 class _WithMomentum(ExpandedMean):
     """Base class of samplers with a momentum r, N(0, 1) under the target and independent of θ."""
 
-    def __init__(self, theta: np.ndarray, beta: float, momentum: np.ndarray, friction: float):
+    def __init__(self, theta: Array, beta: float, momentum: Array, friction: float):
         super().__init__(theta, beta)
         self.momentum, self.friction = momentum, np.float32(friction)
 
@@ -133,9 +127,7 @@ class _WithMomentum(ExpandedMean):
         """Restore the topics from `state`."""
         self.theta, self.momentum = arrays["theta"].copy(), arrays["momentum"].copy()
 
-    def update(
-        self, words: np.ndarray, counts: np.ndarray, scale: float, time: float, seed: tuple[int, int]
-    ) -> None:
+    def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words: force, half a move, friction and noise, the other half."""
         step = np.float32(time)
         force = self._force(words, counts, scale, step)
@@ -150,7 +142,7 @@ class _WithMomentum(ExpandedMean):
         self._glide(0.5 * step)
 
     @abc.abstractmethod
-    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
+    def _force(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
         """The force on r."""
 
     @abc.abstractmethod
@@ -179,7 +171,7 @@ class SGHMCTopics(_WithMomentum):
         1 + ε Var(ĝ)/(2C): C must be large compared with ε Var(ĝ)/2.
     """
 
-    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
+    def _force(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
         return self.gradient(words, counts, scale, step)
 
     def _rate(self) -> Any:
@@ -212,7 +204,7 @@ class SGRHMCTopics(_WithMomentum):
         scale n/θ per step, heats them without limit.
     """
 
-    def _force(self, words: np.ndarray, counts: np.ndarray, scale: float, step: np.float32) -> np.ndarray:
+    def _force(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
         root = np.sqrt(self.theta)
         force = _over(self.beta - 0.5, words, np.float32(scale) * counts, np.maximum(root, step))
         force -= root * self._pull(counts, scale)
@@ -228,19 +220,19 @@ class SGRHMCTopics(_WithMomentum):
         self.theta = np.square(root, out=root)
 
 
-def normals(seed: tuple[int, int], shape: tuple[int, ...]) -> np.ndarray:
+def normals(seed: tuple[int, int], shape: tuple[int, ...]) -> Array:
     """Standard normals, determined by a pair of seed words."""
     return np.random.Generator(np.random.SFC64(list(seed))).standard_normal(shape, np.float32)
 
 
-def _over(prior: np.float32, words: np.ndarray, counts: np.ndarray, length: np.ndarray) -> np.ndarray:
+def _over(prior: np.float32, words: Array, counts: Array, length: Array) -> Array:
     """(prior + n_kw) / length, where n is given for `words` and 0 for the others."""
     out = np.float32(prior) / length
     out[words] += counts / length[words]
     return out
 
 
-def diverged(sums: np.ndarray) -> DivergenceError:
+def diverged(sums: Array) -> DivergenceError:
     """The error for topics whose sums are not finite."""
     topic = int(np.argmin(np.isfinite(sums)))
     return DivergenceError(

@@ -37,14 +37,7 @@ def usual_draws(size: int) -> int:
 class InOneOrder(LazyArray):
     """Draws (chain, draw, ...) with the topics of all chains in the order of the first; read when they are indexed.
 
-    Parameters
-    ----------
-    draws
-        The draws as the chains made them, in memory or on disk.
-    orders
-        For each chain the topic that is topic k of the first, (chain, topic).
-    axes
-        The axes of a draw that are topics.
+    `orders` (chain, topic) has for each chain the topic that is topic k of the first; `axes` of a draw are topics.
     """
 
     def __init__(self, draws: Any, orders: Array, axes: Sequence[int]):
@@ -96,9 +89,7 @@ class TopicModel(FittedModel):
 
     def _settle(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> None:
         super()._settle(run, told, arrays)
-        self.run_ = (
-            run  # without `converted`: a name for each word of each topic may take longer than the fit
-        )
+        self.run_ = run  # without `converted`: a name for each word of each topic may take longer than the fit
 
     def _sum(self, topics: Any, chain: int) -> Array:
         """The sum of the draws of a chain, (topics, words), one by one because each may be large."""

@@ -11,13 +11,16 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
-from scirocco.run.plotting import COLOURS, drawn_figure
+from scirocco.run.exporting import COLOURS, drawn_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Array = np.ndarray
+
+# panels in all and in a row; names and ticks on an axis
 _MOST, _ACROSS, _MOST_NAMES, _FEW_TICKS = 12, 4, 15, 6
-_LONGEST = 18
+_LONGEST = 18  # characters of a name
 _ORDERED = "iufM"
 """Kinds of arrays whose values are places on an axis: numbers and dates."""
 
@@ -67,17 +70,13 @@ def paths(model: Any, num: int, chosen: Sequence[int] | None, interval: float) -
                 colour = COLOURS[j % len(COLOURS)]
                 _over(panel, found.times, mean, low, high, colour, _short(str(word)))
             panel.set_title(_short(f"{k}: {labels[k]}", 40), fontsize=9, loc="left")
-            panel.legend(
-                fontsize=7, frameon=False, handlelength=1.0, loc="upper left", bbox_to_anchor=(1.0, 1.05)
-            )
+            panel.legend(fontsize=7, frameon=False, handlelength=1.0, loc="upper left", bbox_to_anchor=(1.0, 1.05))
         more = f", {len(numbers)} of {len(labels)} topics" if len(numbers) < len(labels) else ""
         figure.supylabel(f"probability of a word, {interval:.0%} intervals{more}", fontsize=9)
     return figure
 
 
-def correlations(
-    mean: np.ndarray, low: np.ndarray, high: np.ndarray, labels: Sequence[str], interval: float
-) -> Figure:
+def correlations(mean: Array, low: Array, high: Array, labels: Sequence[str], interval: float) -> Figure:
     """A matrix of dots; see `CorrelatedTopics.plot_correlations`."""
     count = len(mean)
     clear = (low > 0) | (high < 0)
@@ -103,7 +102,7 @@ def correlations(
 
 
 def _panels(
-    figure: Figure, count: int, height: float, groups: np.ndarray, across: int = _ACROSS, width: float = 2.5
+    figure: Figure, count: int, height: float, groups: Array, across: int = _ACROSS, width: float = 2.5
 ) -> list[Any]:
     """Panels side by side with one axis of groups, whose names are below the lowest panel of each column."""
     down = math.ceil(count / across)
@@ -126,13 +125,7 @@ def _panels(
 
 
 def _over(
-    panel: Any,
-    groups: np.ndarray,
-    mean: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    colour: str = COLOURS[0],
-    label: str | None = None,
+    panel: Any, groups: Array, mean: Array, low: Array, high: Array, colour: str = COLOURS[0], label: str | None = None
 ) -> None:
     """Values over groups with intervals: a line in a band if the groups have an order, otherwise points."""
     if groups.dtype.kind in _ORDERED:
@@ -154,9 +147,7 @@ def _over(
             panel.set_xticks(groups)
             return
         whole = groups.dtype.kind in "iu"
-        panel.xaxis.set_major_locator(
-            importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole)
-        )
+        panel.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(4, integer=whole))
 
 
 def _numbers(chosen: Sequence[int] | None, count: int) -> list[int]:

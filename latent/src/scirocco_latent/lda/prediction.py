@@ -19,16 +19,18 @@ from scirocco_latent.lda import local
 from scirocco_latent.lda.corpus import Corpus, NoWords
 from scirocco_latent.lda.streams import Rows
 
-_PIECE = 4096
+Array = np.ndarray
+
+_PIECE = 4096  # documents at a time
 _REPEATS, _APART = 10, 3
 """Draws of η for each draw of ω, and sweeps between two of them if they follow each other."""
-_WORDS_AT_ONCE = 1 << 16
+_WORDS_AT_ONCE = 1 << 16  # to save memory
 
 
 class FoldIn(NamedTuple):
     """Settings of the inference of topics in new documents."""
 
-    alpha: np.ndarray
+    alpha: Array
     sweeps: int
     burn_in: int
     num_threads: int | None
@@ -37,13 +39,13 @@ class FoldIn(NamedTuple):
 
 def proportions(
     rows: tuple[Any, Any, Any],
-    omega: np.ndarray,
+    omega: Array,
     how: FoldIn,
     draw: int,
-    documents: np.ndarray | None = None,
+    documents: Array | None = None,
     as_counts: bool = False,
-    z: np.ndarray | None = None,
-) -> np.ndarray:
+    z: Array | None = None,
+) -> Array:
     """E[η_d] = (α + n_d) / (Σα + N_d) of each document, with n_d averaged over Gibbs sweeps given one draw of ω.
 
     `z` are the topics of the tokens where the sweeps start (-1: none); they are updated.
@@ -72,11 +74,11 @@ def proportions(
     return (topics + how.alpha) / (length + how.alpha.sum())[:, None]
 
 
-def drawn_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) -> Iterator[np.ndarray]:
+def drawn_proportions(corpus: Corpus, draws: Iterable[Array], how: FoldIn) -> Iterator[Array]:
     """Posterior draws of η of all documents, (documents, topics), ten for each draw of ω, a few sweeps apart."""
     pieces = range(0, corpus.num_documents, _PIECE)
     for first, omega in enumerate(draws):
-        tokens: dict[int, np.ndarray] = {}
+        tokens: dict[int, Array] = {}
         for turn in range(_REPEATS):
             out = np.empty((corpus.num_documents, len(how.alpha)), np.float32)
             sweeps = _APART if turn else how.sweeps
@@ -94,8 +96,8 @@ def drawn_proportions(corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn) 
 
 
 def share_pieces(
-    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float | None = None
-) -> Iterator[tuple[np.ndarray, ...]]:
+    corpus: Corpus, draws: Iterable[Array], how: FoldIn, interval: float | None = None
+) -> Iterator[tuple[Array, ...]]:
     """Shares of topics in the documents, some thousand documents at a time: (mean,), or (mean, low, high).
 
     With an interval, draws of η are from its posterior: for each draw of ω, ten chains of z are run, and η ~
@@ -128,15 +130,13 @@ def _continued(how: FoldIn) -> FoldIn:
     return how._replace(sweeps=sweeps, burn_in=min(how.burn_in, sweeps // 8))
 
 
-def all_shares(
-    corpus: Corpus, draws: Iterable[np.ndarray], how: FoldIn, interval: float | None = None
-) -> tuple[np.ndarray, ...]:
+def all_shares(corpus: Corpus, draws: Iterable[Array], how: FoldIn, interval: float | None = None) -> tuple[Array, ...]:
     """The pieces of `share_pieces` together, each (documents, topics)."""
     parts = zip(*share_pieces(corpus, draws, how, interval), strict=True)
     return tuple(np.concatenate(part) for part in parts)
 
 
-def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> tuple[Any, Any]:
+def split(rows: tuple[Array, Array, Array], every: int = 10) -> tuple[Any, Any]:
     """Split off every tenth token of each document, by position (words in the order of their ids): seen, hidden."""
     indptr, words, counts = rows
     ends = np.cumsum(counts, dtype=np.int64)
@@ -148,7 +148,7 @@ def split(rows: tuple[np.ndarray, np.ndarray, np.ndarray], every: int = 10) -> t
     return _without_zeros(indptr, words, counts - hidden), _without_zeros(indptr, words, hidden)
 
 
-def _without_zeros(indptr: np.ndarray, words: np.ndarray, counts: np.ndarray) -> tuple[Any, Any, Any]:
+def _without_zeros(indptr: Array, words: Array, counts: Array) -> tuple[Any, Any, Any]:
     keep = counts > 0
     kept = np.concatenate([[0], np.cumsum(keep)])
     return kept[indptr].astype(np.int64), words[keep], counts[keep].astype(np.int32)
@@ -160,13 +160,13 @@ def check_hidden(hidden: Rows) -> None:
         raise InvalidValueError("there is no hidden word to score: documents must have at least 10 tokens.")
 
 
-def document_counts(rows: Rows) -> np.ndarray:
+def document_counts(rows: Rows) -> Array:
     """Number of tokens of each document."""
     indptr, _, counts = rows
     return np.diff(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[indptr])
 
 
-def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldIn) -> float:
+def perplexity(seen: Rows, hidden: Rows, draws: Iterable[Array], how: FoldIn) -> float:
     """exp(-Σ log p / #words) of the hidden words, with p averaged over the draws of ω; η from the seen words.
 
     `seen` and `hidden` are CSR triples of the same documents.
@@ -174,7 +174,7 @@ def perplexity(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldI
     return float(np.exp(-np.sum(document_scores(seen, hidden, draws, how)) / hidden[2].sum()))
 
 
-def document_scores(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: FoldIn) -> np.ndarray:
+def document_scores(seen: Rows, hidden: Rows, draws: Iterable[Array], how: FoldIn) -> Array:
     """Σ log p of the hidden words of each document; see `perplexity`."""
     indptr, words, counts = hidden
     if len(indptr) != len(seen[0]):
@@ -197,17 +197,17 @@ def document_scores(seen: Rows, hidden: Rows, draws: Iterable[np.ndarray], how: 
 # -- held-out documents, scored while the others are fitted
 
 
-DEFAULT_SHARE = 0.01
+DEFAULT_SHARE = 0.01  # of the documents that are held out
 
 
 class PartSource:
     """Some rows of a corpus, read in place."""
 
-    def __init__(self, source: CorpusSource | NoWords, rows: np.ndarray):
+    def __init__(self, source: CorpusSource | NoWords, rows: Array):
         self._source, self._rows = source, rows
         self.num_rows, self.vocabulary_size = len(rows), source.vocabulary_size
 
-    def take_csr(self, indices: np.ndarray) -> Rows:
+    def take_csr(self, indices: Array) -> Rows:
         """Rows by their indices within the part."""
         found: Rows = self._source.take_csr(self._rows[np.asarray(indices)])
         return found
@@ -218,7 +218,7 @@ class PartSource:
         return fingerprints.shortened(self._source.fingerprint().encode() + rows)
 
 
-def part(corpus: Corpus, rows: np.ndarray) -> Corpus:
+def part(corpus: Corpus, rows: Array) -> Corpus:
     """The documents with these numbers; nothing is copied."""
     source: Any = PartSource(corpus.source, rows)
     tokens = empty = 0
@@ -266,11 +266,11 @@ def hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Co
     )
 
 
-def kept_numbers(num_documents: int, num_held: int, seed: int) -> np.ndarray:
+def kept_numbers(num_documents: int, num_held: int, seed: int) -> Array:
     """The numbers of the documents that `hold_out` leaves to be fitted, if it holds out `num_held`."""
     return _parts(num_documents, num_held, seed)[1]
 
 
-def _parts(num_documents: int, num_held: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _parts(num_documents: int, num_held: int, seed: int) -> tuple[Array, Array]:
     order = shuffled_numbers(num_documents, seed, DocumentPurpose.HELD_OUT)
     return np.sort(order[:num_held]), np.sort(order[num_held:])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -16,19 +15,25 @@ from scirocco import _checks
 from scirocco._checks import positive_int
 from scirocco._extras import require
 from scirocco.data.formats.readers import is_sparse, reading
+from scirocco.data.formats.text import decoding
 from scirocco.errors import InvalidTypeError, InvalidValueError
+
+Array = np.ndarray
 
 Vocabulary = int | Iterable[str] | Mapping[str, int] | Mapping[int, str] | str | os.PathLike[str] | None
 """A vocabulary in any format of `read_vocabulary`; gensim's `Dictionary` is a mapping."""
 LARGEST = np.iinfo(np.int32).max
 _CHUNK_LINES = 1 << 20
+"""Lines of a UCI file that are held at once."""
+_FIRST = 80
+"""Characters that are enough to tell one format from another."""
 _FILES = (
     "a folder made by sc.data.convert, a UCI bag-of-words file (docword.*.txt), a Matrix Market file (.mtx), both "
     "also compressed (.gz), or a matrix saved by scipy.sparse.save_npz"
 )
 
 
-def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
+def check_counts(counts: Array, place: Callable[[int], str]) -> Array:
     """Convert counts to 64-bit integers; all must be integers from 0 to 2³¹ − 1, nothing is rounded or clipped.
 
     `place` describes the position of the entry with a given index.
@@ -53,22 +58,18 @@ def check_counts(counts: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
     return counts.astype(np.int64)
 
 
-def _refuse(bad: np.ndarray, counts: np.ndarray, place: Callable[[int], str], fix: str) -> None:
+def _refuse(bad: Array, counts: Array, place: Callable[[int], str], fix: str) -> None:
     if bad.any():
         first = int(np.argmax(bad))
         raise InvalidValueError(f"{place(first)} has the count {counts[first]:g}, {fix}")
 
 
-def check_words(words: np.ndarray, num_words: int | None, document: Callable[[int], str]) -> None:
+def check_words(words: Array, num_words: int | None, document: Callable[[int], str]) -> None:
     """Raise an error for word ids outside 0..num_words-1 (None: outside 32 bits), naming the document and the id."""
     bad = (words < 0) | (words >= (LARGEST if num_words is None else num_words))
     if bad.any():
         first = int(np.argmax(bad))
-        known = (
-            "ids are >= 0"
-            if num_words is None
-            else f"with {num_words:,} words the ids are 0..{num_words - 1}"
-        )
+        known = "ids are >= 0" if num_words is None else f"with {num_words:,} words the ids are 0..{num_words - 1}"
         raise InvalidValueError(
             f"{document(first)} has the word id {words[first]}; {known}. Pass the vocabulary that defines "
             "the ids; ids are counted from 0."
@@ -78,11 +79,8 @@ def check_words(words: np.ndarray, num_words: int | None, document: Callable[[in
 def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | None]:
     """The words in the order of their ids, and their number; None for what is not known.
 
-    Parameters
-    ----------
-    vocabulary
-        None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
-        `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
+    From None; the number of words; a sequence of words; a dict from words to ids or from ids to words; a gensim
+    `Dictionary`; or the path of a text file with one word per line (also compressed, `.gz`).
 
     Examples
     --------
@@ -153,20 +151,13 @@ def _word_list(path: Path) -> tuple[str, ...]:
         raise InvalidValueError(
             f"`vocabulary` names the file {str(path)!r}, which does not exist. To pass words use a list."
         )
-    with reading(path), open_text(path) as file:
+    with decoding(path) as file:
         words = [line.strip() for line in file]
     while words and not words[-1]:
         words.pop()
     if "" in words:
-        raise InvalidValueError(
-            f"line {words.index('') + 1} of {path} is empty: a word list has one word per line."
-        )
+        raise InvalidValueError(f"line {words.index('') + 1} of {path} is empty: a word list has one word per line.")
     return tuple(words)
-
-
-def open_text(path: Path) -> TextIO:
-    """Open a text file for reading; files that end in `.gz` are decompressed."""
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
 
 
 def read_matrix(path: Path) -> Any:
@@ -185,8 +176,8 @@ def read_matrix(path: Path) -> Any:
         with reading(path):
             return require("scipy.sparse", "reading sparse matrices").load_npz(path)
     if path.suffix != ".npz":
-        with reading(path), open_text(path) as file:
-            first = file.readline().strip()
+        with decoding(path) as file:
+            first = file.readline(_FIRST).strip()
         if first.startswith("%%MatrixMarket"):
             with reading(path), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # matrices and arrays are both accepted
@@ -199,14 +190,14 @@ def read_matrix(path: Path) -> Any:
 def _read_uci(path: Path) -> Any:
     """Read three lines D, W, NNZ, then `document word count` per line, both numbers counted from 1."""
     sparse = require("scipy.sparse", "reading bag-of-words files")
-    with reading(path), open_text(path) as file:
-        header = [file.readline().strip() for _ in range(3)]
+    with decoding(path) as file:
+        header = [file.readline(_FIRST).strip() for _ in range(3)]
         if not all(line.isdigit() for line in header):
             raise InvalidValueError(
                 f"{path} must start with three lines, the numbers of documents, words and entries; got {header}."
             )
         num_documents, num_words, num_entries = map(int, header)
-        parts: list[tuple[np.ndarray, ...]] = []
+        parts: list[tuple[Array, ...]] = []
         line = 4
         while lines := list(itertools.islice(file, _CHUNK_LINES)):
             rows = np.loadtxt(lines, np.float64, ndmin=2)
@@ -216,15 +207,13 @@ def _read_uci(path: Path) -> Any:
         raise InvalidValueError(
             f"{path} declares {num_entries:,} entries but has {line - 4:,}. It may be truncated: download it again."
         )
-    documents, words, counts = (
-        (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else [[]] * 3
-    )
+    documents, words, counts = (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else [[]] * 3
     return sparse.coo_array((counts, (documents, words)), shape=(num_documents, num_words)).tocsr()
 
 
 def _checked_triples(
-    rows: np.ndarray, num_documents: int, num_words: int, path: Path, line: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows: Array, num_documents: int, num_words: int, path: Path, line: int
+) -> tuple[Array, Array, Array]:
     if rows.shape[1] != 3:
         raise InvalidValueError(
             f"line {line} of {path} has {rows.shape[1]} numbers; expected three: document, word, count."

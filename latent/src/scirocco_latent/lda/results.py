@@ -22,11 +22,13 @@ from scirocco_latent.lda.coherence import to_pyldavis
 from scirocco_latent.lda.collapsed_chain import document_lengths
 from scirocco_latent.lda.corpus import Corpus, Documents
 from scirocco_latent.lda.model import TopicModel
-from scirocco_latent.lda.settings import Settings
-from scirocco_latent.lda.texts import open_corpus
+from scirocco_latent.lda.settings import TopicSettings
+from scirocco_latent.lda.texts import as_numbers, column_of, open_corpus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Array = np.ndarray
 
 _WATCHED_WORDS = 5
 """Words of each topic that are compared between chains, in addition to its share."""
@@ -40,27 +42,27 @@ _MORE_DRAWS = "Fit longer, with more draws (num_samples)"
 class TopWords(NamedTuple):
     """The most probable words of each topic, and the draws of their weights."""
 
-    words: np.ndarray
+    words: Array
     """Word ids, (topics, n), most probable first."""
-    draws: np.ndarray
+    draws: Array
     """(chain, draw, topics, n), with the topics of the chains matched."""
 
 
-class Results(TopicModel):
+class TopicResults(TopicModel):
     """Results computed from the draws (chain, draw, topic, word), in memory or on disk."""
 
     seed: int
     num_threads: int | None
     topic_names_: tuple[str, ...] = ()
-    alpha_: np.ndarray
+    alpha_: Array
     beta_: float
-    shares_: np.ndarray | None
+    shares_: Array | None
     """Posterior mean of the shares of the topics in the tokens."""
-    _fitted: Settings
+    _fitted: TopicSettings
 
-    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)
-        self._fitted = Settings.from_json(run.configuration, self.num_threads)
+        self._fitted = TopicSettings.from_json(run.configuration, self.num_threads)
         self.topic_names_ = tuple(told["topic_names"])
         self.alpha_, self.beta_ = self._fitted.alpha, self._fitted.beta
         self.shares_ = None  # of topics that another model made
@@ -72,12 +74,12 @@ class Results(TopicModel):
             self.beta_ = float(np.mean(run.stats["beta"]))
         return draws
 
-    def _watched(self) -> dict[str, np.ndarray]:
+    def _watched(self) -> dict[str, Array]:
         """Shares of the topics in the tokens, weights of their first words, and α and β if they are drawn."""
         stats = self.run_.stats
         weights = self.top_draws(_WATCHED_WORDS).draws
         of_topics = [name for name in stats if name in ("shares", "alpha")]
-        found: dict[str, np.ndarray] = {name: np.asarray(self._in_order(stats[name])) for name in of_topics}
+        found: dict[str, Array] = {name: np.asarray(self._in_order(stats[name])) for name in of_topics}
         found["words"] = weights.reshape(*weights.shape[:2], -1)
         return found | ({"beta": np.asarray(stats["beta"])} if "beta" in stats else {})
 
@@ -85,7 +87,7 @@ class Results(TopicModel):
         words = [f"{k}: {self._words[w]}" for k, row in enumerate(self._top(_WATCHED_WORDS)) for w in row]
         return {"words_dim_0": words}
 
-    def _of_words(self, words: np.ndarray) -> np.ndarray:
+    def _of_words(self, words: Array) -> Array:
         """Draws of ω of some words of each topic: `words` is (topics, n), the result (chain, draw, topics, n)."""
         out = np.empty((self._num_draws, *words.shape), np.float32)
         for number in range(self._num_draws):
@@ -94,7 +96,7 @@ class Results(TopicModel):
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    def topics(self, draws: bool = False) -> np.ndarray:
+    def topics(self, draws: bool = False) -> Array:
         """The posterior mean (topics, words), or all draws (chain · draw, topics, words)."""
         self._check_fitted()
         if not draws:
@@ -125,7 +127,7 @@ class Results(TopicModel):
             for rows in zip(order, means, low, high, strict=True)
         ]
 
-    def rhat(self) -> np.ndarray:
+    def rhat(self) -> Array:
         """R-hat of each topic: the largest of its share and of its most probable words, as in `summary`.
 
         Near 1, the chains agree on the topic; above 1.1, they have found different topics or have not run long enough.
@@ -137,34 +139,25 @@ class Results(TopicModel):
                 f"R-hat requires 2 chains with 4 draws each; got {chains} and {draws}. Fit with num_chains=2."
             )
         watched, size = self._watched(), len(self.components_)
-        values = [
-            watched[name].reshape(chains, draws, size, -1) for name in ("shares", "words") if name in watched
-        ]
+        values = [watched[name].reshape(chains, draws, size, -1) for name in ("shares", "words") if name in watched]
         found = rhat(np.concatenate(values, axis=-1))
-        largest: np.ndarray = np.where(np.isnan(found), -np.inf, found).max(axis=1)
+        largest: Array = np.where(np.isnan(found), -np.inf, found).max(axis=1)
         return largest
 
-    def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> np.ndarray:
+    def coherence(self, X: Documents, *, measure: str = "npmi", num: int = 10) -> Array:
         """Coherence of the `num` top words of each topic in documents `X`; higher is better."""
         order = self._top(num)
         return _coherence(order, self._read(X), measure)
 
-    def topic_distance(self, other: Results | None = None, measure: str = "hellinger") -> np.ndarray:
+    def topic_distance(self, other: TopicResults | None = None, measure: str = "hellinger") -> Array:
         """Distances between the topics of this model, or to those of another."""
         self._check_fitted()
-        return topic_distance(
-            self.components_, self.components_ if other is None else other.topics(), measure
-        )
+        return topic_distance(self.components_, self.components_ if other is None else other.topics(), measure)
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
     def transform(
-        self,
-        X: Documents,
-        *,
-        interval: float | None = None,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, *, interval: float | None = None, column: str | None = None, encoding: str = "utf-8"
     ) -> Any:
         """Proportions of topics in documents (documents, topics); with `interval` also bounds: (mean, low, high).
 
@@ -179,13 +172,7 @@ class Results(TopicModel):
         return self._as_output(found[0], X) if interval is None else found
 
     def representative_documents(
-        self,
-        X: Documents,
-        num: int = 3,
-        *,
-        least_tokens: int = 10,
-        column: str | None = None,
-        encoding: str = "utf-8",
+        self, X: Documents, num: int = 3, *, least_tokens: int = 10, column: str | None = None, encoding: str = "utf-8"
     ) -> list[list[tuple[int, float]]]:
         """For each topic the `num` documents with the largest shares of it: (number of the document, share).
 
@@ -199,9 +186,7 @@ class Results(TopicModel):
         (shares,) = prediction.all_shares(corpus, self._some_draws(), self._fold_in())
         return describing.representative(shares, document_lengths(corpus), num, least_tokens)
 
-    def plot_topics(
-        self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9
-    ) -> Figure:
+    def plot_topics(self, num: int = 8, *, topics: Sequence[int] | None = None, interval: float = 0.9) -> Figure:
         """A matplotlib figure: the `num` most probable words of each topic, with central intervals.
 
         `topics` are numbers of topics; by default the first twelve. Save it with `figure.savefig("topics.pdf")`.
@@ -213,7 +198,7 @@ class Results(TopicModel):
     def shares_by(
         self,
         X: Documents,
-        groups: ArrayLike,
+        groups: str | ArrayLike,
         *,
         interval: float = 0.9,
         column: str | None = None,
@@ -221,14 +206,17 @@ class Results(TopicModel):
     ) -> Any:
         """Mean shares of the topics in the documents of each group (a source, a year, ...), with central intervals.
 
-        `groups` has one value per document. The intervals are about these documents, and include the uncertainty of
-        their topics. The result has `groups`, `num_documents`, `mean`, `low` and `high`, and `to_frame()`.
+        `groups` has one value per document, or is the name of a column of `X`, a data frame or the path of a table. The
+        intervals are about these documents, and include the uncertainty of their topics. The result has `groups`,
+        `num_documents`, `mean`, `low` and `high`, and `to_frame()`.
         """
         from scirocco_latent.lda import describing
 
         self._check_fitted()
         tails_of(interval)
         corpus = self._read(X, column, encoding, may_be_empty=True)
+        if isinstance(groups, str):
+            groups = as_numbers(column_of(X, groups, encoding))
         return describing.shares_by(corpus, groups, self._some_draws(), self._fold_in(), interval)
 
     def labels(self, num: int = 3) -> list[str]:
@@ -244,7 +232,7 @@ class Results(TopicModel):
             self._sklearn_output_config = {"transform": transform}
         return self
 
-    def _as_output(self, shares: np.ndarray, X: object) -> Any:
+    def _as_output(self, shares: Array, X: object) -> Any:
         """Shares as an array, or as the data frame that `set_output` asks for, with the index of X."""
         kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if kind == "default":
@@ -256,7 +244,7 @@ class Results(TopicModel):
         pandas = require("pandas", 'set_output(transform="pandas")')
         return pandas.DataFrame(shares, columns=names, index=None if callable(index) else index)
 
-    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> Array:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
         self._check_fitted()
         return np.array([f"topic{number}" for number in range(len(self.components_))], object)
@@ -291,7 +279,7 @@ class Results(TopicModel):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _ends(self, values: np.ndarray, interval: float) -> tuple[np.ndarray, np.ndarray]:
+    def _ends(self, values: Array, interval: float) -> tuple[Array, Array]:
         """Central intervals of values (chain, draw, ...), wider if the draws depend on each other."""
         worth = effective_draws(values)
         if worth < _FEW_EFFECTIVE < values.shape[0] * values.shape[1]:
@@ -301,12 +289,12 @@ class Results(TopicModel):
             )
         return central(values, interval, axis=(0, 1), effective=worth, advice=_MORE_DRAWS)
 
-    def _top(self, num: int) -> np.ndarray:
+    def _top(self, num: int) -> Array:
         self._check_fitted()
         _checks.positive_int(num, "num")
         return np.stack([largest(row, num) for row in self.components_])
 
-    def _some_draws(self) -> Iterator[np.ndarray]:
+    def _some_draws(self) -> Iterator[Array]:
         """At most ten draws, evenly spread; yielded one by one because each may be large."""
         count = self._num_draws
         for number in np.unique(np.linspace(0, count - 1, min(_FOLD_DRAWS, count)).astype(int)):
@@ -321,12 +309,7 @@ class Results(TopicModel):
         """Documents over the words of the model."""
         self._check_columns(X)
         return open_corpus(
-            X,
-            self._known(),
-            column=column,
-            encoding=encoding,
-            tokeniser=self._split_by(),
-            may_be_empty=may_be_empty,
+            X, self._known(), column=column, encoding=encoding, tokeniser=self._split_by(), may_be_empty=may_be_empty
         ).corpus
 
     def _check_columns(self, X: object) -> None:
@@ -349,7 +332,7 @@ class Results(TopicModel):
         return self.vocabulary_ or self.n_features_in_
 
 
-def largest(values: np.ndarray, num: int) -> np.ndarray:
+def largest(values: Array, num: int) -> Array:
     """Indices of the `num` largest values, largest first, ties in their order.
 
     The same as with a stable sort, but without sorting the vocabulary.
@@ -363,7 +346,7 @@ def largest(values: np.ndarray, num: int) -> np.ndarray:
     return chosen[np.argsort(-values[chosen], kind="stable")]
 
 
-def fold_in(alpha: np.ndarray, num_threads: int | None, seed: int) -> prediction.FoldIn:
+def fold_in(alpha: Array, num_threads: int | None, seed: int) -> prediction.FoldIn:
     """Settings of the inference of topics in new documents."""
     return prediction.FoldIn(alpha, 20, 5, num_threads, int(seed))
 

@@ -25,13 +25,10 @@ EXTENSIBLE = ("scir", "scir_cv")
 ON_ARRAYS = ("scir", "gibbs", "scir_cv")
 """Samplers that have array programs."""
 MEMORIES = ("auto", "documents", "none")
-_SPARE = 0.2
+_SPARE = 0.2  # spare topics per topic
 DEFAULT_BATCH = 500
 """Documents per batch of chains without memory, and of "scir"."""
-_BATCH_TOKENS = (
-    1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
-)
-LOCALS = ("auto", "gibbs", "parallel", "cvb0")
+_BATCH_TOKENS = 1_000_000  # at most, of "gibbs": enough for threads, and short enough for many draws in a pass
 DEFAULT_STEP_SIZE = schedules.polynomial(1.0, 5.0, 0.4)
 """h, the step size of SCIR."""
 
@@ -46,7 +43,7 @@ class Size(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class TopicSettings:
     """Settings that define a chain, except the data and the seed."""
 
     num_topics: int
@@ -57,7 +54,6 @@ class Settings:
     memory: str
     """"documents" or "none"; "auto" has been resolved."""
     batch_size: int
-    local: str
     sweeps: int
     burn_in: int
     growth: Growth
@@ -138,7 +134,7 @@ def check_alpha(alpha: object, num_topics: int) -> np.ndarray:
     return np.full(num_topics, float(array)) if array.ndim == 0 else array.copy()
 
 
-def resolve(given: dict[str, Any], size: Size) -> Settings:
+def resolve(given: dict[str, Any], size: Size) -> TopicSettings:
     """Check the arguments of `LDA` and fill in the defaults for a corpus of this size."""
     num_topics = _checks.positive_int(given["num_topics"], "num_topics", minimum=2)
     words = f"num_topics={num_topics} topics of {size.vocabulary_size:,} words"
@@ -154,22 +150,17 @@ def resolve(given: dict[str, Any], size: Size) -> Settings:
         raise InvalidValueError(f"`burn_in` ({burn_in}) must be less than `sweeps` ({sweeps}).")
     device = _device(given)
     by_arrays = with_memory and device != HOST
-    starts = (
-        automatic_starts(size.num_tokens)
-        if with_memory and not by_arrays and _is_auto(given["growth"])
-        else 1
-    )
+    starts = automatic_starts(size.num_tokens) if with_memory and not by_arrays and _is_auto(given["growth"]) else 1
     grows = with_memory and starts == 1
     stages = _growth(given["growth"], size, num_topics, by_arrays) if grows else ()
     batch_size = min(_batch_size(given, size, with_memory), size.num_documents)
-    return Settings(
+    return TopicSettings(
         num_topics,
         check_alpha(given["alpha"], num_topics),
         float(given["beta"]),
         given["sampler"],
         memory,
         size.num_documents if by_arrays else batch_size,
-        _local(given, device),
         sweeps,
         burn_in,
         stages,
@@ -201,44 +192,32 @@ def _sampler(given: dict[str, Any], size: Size) -> str:
     sampler = _checks.choice(given["sampler"], "sampler", SAMPLERS)
     if sampler != "auto":
         return sampler
-    remembers = given["memory"] != "none" and given["local"] in ("auto", "gibbs") and not size.streamed
+    remembers = given["memory"] != "none" and not size.streamed
     return "gibbs" if remembers else "scir"
 
 
 def _memory(given: dict[str, Any], size: Size) -> str:
     """The memory of the chains: "documents" or "none"."""
     _checks.choice(given["memory"], "memory", MEMORIES)
-    _checks.choice(given["local"], "local", LOCALS)
     sampler, wanted = given["sampler"], given["memory"]
-    able = sampler in REMEMBERING and given["local"] in ("auto", "gibbs") and not size.streamed
+    able = sampler in REMEMBERING and not size.streamed
     if wanted == "documents" and not able:
         raise InvalidValueError(
-            'memory="documents" requires sampler="scir" or "gibbs", local="gibbs", and documents that can be read '
-            "again by index (no stream); otherwise remove `memory`."
+            'memory="documents" requires sampler="scir" or "gibbs", and documents that can be read again by index '
+            "(no stream); otherwise remove `memory`."
         )
     if sampler == "gibbs" and (wanted == "none" or not able):
         raise InvalidValueError(
-            'sampler="gibbs" stores the topic of every token: it requires memory="documents" (or "auto"), '
-            'local="gibbs" and no stream. For a stream use sampler="scir".'
+            'sampler="gibbs" stores the topic of every token: it requires memory="documents" (or "auto") and '
+            'no stream. For a stream use sampler="scir".'
         )
     return "documents" if able and wanted != "none" else "none"
 
 
 def _device(given: dict[str, Any]) -> str:
     """Where the chains run: an accelerator if there is one and the sampler can use it, else compiled kernels."""
-    able = given["sampler"] in ON_ARRAYS and given["local"] in ("auto", "parallel")
-    requires = 'sampler="scir", "gibbs" or "scir_cv" and local="auto"'
-    return devices.resolve(given.get("device", HOST), able, requires)
-
-
-def _local(given: dict[str, Any], device: str) -> str:
-    """The local step without memory: array operations on an accelerator, otherwise the compiled kernels."""
-    if given["local"] != "auto":
-        return str(given["local"])
-    import jax
-
-    on_host = given.get("device", HOST) == HOST or jax.default_backend() == "cpu"
-    return "gibbs" if device == HOST and on_host else "parallel"
+    requires = 'sampler="scir", "gibbs" or "scir_cv"'
+    return devices.resolve(given.get("device", HOST), given["sampler"] in ON_ARRAYS, requires)
 
 
 def _is_auto(given: object) -> bool:

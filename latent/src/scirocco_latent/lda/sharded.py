@@ -28,8 +28,10 @@ from scirocco.errors import InvalidValueError
 from scirocco_latent.lda import local, stochastic_chain
 from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.document_batches import Delivery
-from scirocco_latent.lda.settings import Settings
+from scirocco_latent.lda.settings import TopicSettings
 from scirocco_latent.lda.streams import DocumentStream
+
+Array = np.ndarray
 
 
 def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
@@ -44,17 +46,11 @@ def changes(given: dict[str, Any], streamed: bool) -> dict[str, Any]:
             'with `client`, memory="documents" and sampler="gibbs" are not available: the topics of tokens would be '
             'stored on workers, which may be lost. Use memory="none" with sampler="scir", or remove `client`.'
         )
-    if given["local"] == "parallel":
-        raise InvalidValueError(
-            'local="parallel" draws for a whole batch at once, not document by document: with `client` use '
-            'local="gibbs" or "cvb0".'
-        )
     if given["device"] not in ("auto", "cpu"):
         raise InvalidValueError(
             f'with `client` the local steps run on workers: device="{given["device"]}" is not available.'
         )
-    local = "gibbs" if given["local"] == "auto" else given["local"]
-    return {"memory": "none", "device": "cpu", "local": local}
+    return {"memory": "none", "device": "cpu"}
 
 
 @contextlib.contextmanager
@@ -62,9 +58,9 @@ def counting_on(
     client: object,
     num_shards: int | None,
     corpus: Corpus | DocumentStream,
-    settings: Settings,
+    settings: TopicSettings,
     store: str | os.PathLike[str] | None,
-) -> Iterator[Shards | None]:
+) -> Iterator[CountShards | None]:
     """Local steps on the workers of `client`; None without one. A corpus in memory is written once."""
     if client is None:
         refuse_shards_alone(num_shards)
@@ -76,7 +72,7 @@ def counting_on(
         source = corpus.source
         if source.path is None:
             source = _written(corpus, stack.enter_context(folder_for(store)))
-        yield Shards(workers, source, settings)
+        yield CountShards(workers, source, settings)
 
 
 def _written(corpus: Corpus, folder: Path) -> CorpusSource:
@@ -88,71 +84,71 @@ def _written(corpus: Corpus, folder: Path) -> CorpusSource:
     return write_corpus(folder / "corpus", matrix, shuffle=False)
 
 
-class Asked(NamedTuple):
+class AskedBatch(NamedTuple):
     """A batch whose documents are read by workers."""
 
-    documents: np.ndarray
-    distinct: np.ndarray
+    documents: Array
+    distinct: Array
     """The words of the batch, ascending."""
 
 
-class Common(NamedTuple):
+class CountInputs(NamedTuple):
     """Input common to all tasks of a step."""
 
     path: str
     fingerprint: str
-    settings: Settings
+    settings: TopicSettings
     seed: tuple[int, int]
-    distinct: np.ndarray
-    weights: np.ndarray
+    distinct: Array
+    weights: Array
     """(words, topics), float32, of the words in `distinct`."""
 
 
 class Found(NamedTuple):
     """The sums of a shard: a bit mask of nonzero entries (words × topics), and their values."""
 
-    words: np.ndarray
-    """Positions in `Common.distinct`."""
-    bits: np.ndarray
-    values: np.ndarray
+    words: Array
+    """Positions in `CountInputs.distinct`."""
+    bits: Array
+    values: Array
 
     @classmethod
-    def packed(cls, words: np.ndarray, sums: np.ndarray) -> Found:
+    def packed(cls, words: Array, sums: Array) -> Found:
         """Pack sums in the narrowest sufficient type."""
         some = sums.ravel() != 0
         values = sums.ravel()[some]
         narrow = np.min_scalar_type(int(values.max(initial=0)))
         return cls(words.astype(np.int32), np.packbits(some), values.astype(narrow))
 
-    def unpacked(self, num_topics: int, dtype: DTypeLike) -> np.ndarray:
+    def unpacked(self, num_topics: int, dtype: DTypeLike) -> Array:
         """The sums, (words, topics)."""
         out = np.zeros((len(self.words), num_topics), dtype)
         out.ravel()[np.unpackbits(self.bits, count=out.size).view(np.bool_)] = self.values
         return out
 
 
-class Shards:
+class CountShards:
     """Local steps by shard on workers, with the interface of `stochastic_chain.Here`."""
 
-    def __init__(self, workers: Workers, source: CorpusSource, settings: Settings):
+    def __init__(self, workers: Workers, source: CorpusSource, settings: TopicSettings):
         self.workers, self.source = workers, source
         self.settings = dataclasses.replace(settings, step_size=None)  # not needed in a local step
 
-    def prepare(self, delivery: Delivery) -> Asked:
+    def prepare(self, delivery: Delivery) -> AskedBatch:
         """The words of a batch."""
         _, words, counts = delivery.rows
-        return Asked(delivery.documents, local.distinct_words(words, counts))
+        return AskedBatch(delivery.documents, local.distinct_words(words, counts))
 
-    def counts(self, batch: Asked, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: AskedBatch, weights: Array, seed: tuple[int, int]) -> Array:
         """Counts (words, topics), float32."""
         path, fingerprint = str(self.source.path), self.source.fingerprint()
-        common = Common(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
+        common = CountInputs(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
         shards = spread_over(batch.documents, self.source.num_rows, self.workers.num_shards)
         found = self.workers.each(count_shard, common, [batch.documents[places] for places in shards])
         return _added(found, weights.shape, stochastic_chain.unit(self.settings))
 
 
-def count_shard(common: Common, documents: np.ndarray) -> Found:
+def count_shard(common: CountInputs, documents: Array) -> Found:
     """Sums of some documents, on a worker: one thread per task, as many tasks as the worker has threads."""
     source = opened(CorpusSource, common.path, common.fingerprint)
     rows = Corpus(source, None, 0).take_csr(documents)
@@ -165,12 +161,10 @@ def count_shard(common: Common, documents: np.ndarray) -> Found:
     return Found.packed(places, sums)
 
 
-def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> np.ndarray:
+def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> Array:
     """Add the sums of all shards; the counts in float32 are rounded once, as without shards."""
     highest = sum(int(part.values.max(initial=0)) for part in found)
     total = np.zeros(shape, np.int32 if highest < 2**31 else np.int64)
     for part in found:
         total[part.words] += part.unpacked(shape[1], total.dtype)
-    out = np.empty(shape, np.float32)
-    np.multiply(total, np.float64(unit), out=out, casting="same_kind")
-    return out
+    return local.scaled_sums(total, unit)

@@ -14,8 +14,10 @@ from scirocco.samplers import schedules
 from scirocco_latent.lda import langevin, local
 from scirocco_latent.lda.document_batches import Batches, Delivery
 from scirocco_latent.lda.langevin import CentredTopics
-from scirocco_latent.lda.settings import DEFAULT_STEP_SIZE, Settings
+from scirocco_latent.lda.settings import DEFAULT_STEP_SIZE, TopicSettings
 from scirocco_latent.lda.topics import Arrays, ControlledTopics, LazyTopics, ReferringTopics, Topics
+
+Array = np.ndarray
 
 SeedWords = Callable[[int], tuple[int, int]]
 LOGARITHMIC = ("sgld_natural", "sgld_cv")
@@ -28,14 +30,14 @@ class Counting(Protocol):
     def prepare(self, delivery: Delivery) -> Any:
         """Convert documents to the input of `counts`; attribute `distinct` has their words."""
 
-    def counts(self, batch: Any, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: Any, weights: Array, seed: tuple[int, int]) -> Array:
         """Counts of the words of the batch in the topics, (words, topics), float32."""
 
 
 class StochasticChain:
     """The topics of one chain, updated from batches; `counting` makes the local step (see `Here`)."""
 
-    def __init__(self, num_words: int, settings: Settings, seed: int, counting: Counting | None = None):
+    def __init__(self, num_words: int, settings: TopicSettings, seed: int, counting: Counting | None = None):
         self.settings = settings
         self.counting = _counting(num_words, settings) if counting is None else counting
         size, threads = (num_words, settings.num_topics), settings.num_threads
@@ -43,9 +45,7 @@ class StochasticChain:
         if settings.by_arrays:
             from scirocco_latent.lda import array_topics
 
-            kind = (
-                array_topics.ArrayTopics if settings.sampler == "scir" else array_topics.ControlledArrayTopics
-            )
+            kind = array_topics.ArrayTopics if settings.sampler == "scir" else array_topics.ControlledArrayTopics
             self.topics = kind.begin(*size, settings.beta, seed)
         elif settings.sampler == "scir":
             self.topics = LazyTopics.begin(*size, settings.beta, seed, threads)
@@ -54,7 +54,7 @@ class StochasticChain:
         else:
             options: dict[str, Any] = dict(settings.options)
             self.topics = langevin.begin(settings.sampler, *size, settings.beta, seed, threads, **options)
-        self.steps = Steps(settings.sampler, settings.step_size, *size, settings.steps_per_exchange)
+        self.steps = StepLengths(settings.sampler, settings.step_size, *size, settings.steps_per_exchange)
 
     def step(self, batches: Batches, number: int, seed: SeedWords) -> None:
         """Update the reference if one is due, then process one batch."""
@@ -68,9 +68,7 @@ class StochasticChain:
         found = counts(batch, topics.read(batch.distinct, seed(TopicPurpose.READ)), seed(TopicPurpose.LOCAL))
         if isinstance(topics, CentredTopics) and topics.centred:
             # the same random numbers at the centre, so that most of the noise cancels
-            topics.control(
-                batch.distinct, counts(batch, topics.read_centre(batch.distinct), seed(TopicPurpose.LOCAL))
-            )
+            topics.control(batch.distinct, counts(batch, topics.read_centre(batch.distinct), seed(TopicPurpose.LOCAL)))
         num_documents = len(delivery.documents)
         time = self.steps.time(number, found, num_documents, batches.total)
         topics.update(batch.distinct, found, batches.total / num_documents, time, seed(TopicPurpose.UPDATE))
@@ -97,15 +95,15 @@ class StochasticChain:
         if self.settings.by_arrays:
             self.counting = _counting(num_words, self.settings)
 
-    def draw(self, seed: tuple[int, int]) -> np.ndarray:
+    def draw(self, seed: tuple[int, int]) -> Array:
         """Current ω, (topics, words)."""
         return self.topics.draw(seed)
 
-    def mean(self, seed: tuple[int, int]) -> np.ndarray:
+    def mean(self, seed: tuple[int, int]) -> Array:
         """A draw: no better point estimate is available."""
         return self.topics.draw(seed)
 
-    def sizes(self) -> np.ndarray:
+    def sizes(self) -> Array:
         """Sums of θ over the words: given n_k tokens of a topic, about βV + n_k."""
         theta = self.topics.state()["theta"]
         if self.settings.sampler in LOGARITHMIC:
@@ -128,7 +126,7 @@ class StochasticChain:
 # -- the counts of a batch given the topics, in this process
 
 
-def _counting(num_words: int, settings: Settings) -> Counting:
+def _counting(num_words: int, settings: TopicSettings) -> Counting:
     if not settings.by_arrays:
         return Here(settings)
     from scirocco_latent.lda.array_topics import OnDevice
@@ -143,34 +141,27 @@ class Here:
     `sharded.Shards` does the same in other processes.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: TopicSettings):
         self.settings = settings
 
-    def prepare(self, delivery: Delivery) -> local.Batch:
+    def prepare(self, delivery: Delivery) -> local.TokenBatch:
         """Documents as tokens."""
         return local.from_counts(*delivery.rows, delivery.documents)
 
-    def counts(self, batch: local.Batch, weights: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    def counts(self, batch: local.TokenBatch, weights: Array, seed: tuple[int, int]) -> Array:
         """Counts (words, topics), float32."""
-        settings = self.settings
-        if settings.local == "parallel":
-            return _parallel(batch, weights, settings, seed)
-        return swept(batch, weights, settings, seed, settings.num_threads).counts
+        return swept(batch, weights, self.settings, seed, self.settings.num_threads).counts
 
 
 def swept(
-    batch: local.Batch,
-    weights: np.ndarray,
-    settings: Settings,
+    batch: local.TokenBatch,
+    weights: Array,
+    settings: TopicSettings,
     seed: tuple[int, int],
     num_threads: int | None,
     whole: bool = False,
-) -> local.Local:
+) -> local.LocalCounts:
     """The compiled local step; `whole`: integer sums, which `unit` converts to counts."""
-    if settings.local == "cvb0":
-        return local.cvb0(
-            batch, weights, settings.alpha, iterations=settings.sweeps, num_threads=num_threads, whole=whole
-        )
     return local.gibbs(
         seed,
         batch,
@@ -183,35 +174,9 @@ def swept(
     )
 
 
-def unit(settings: Settings) -> float:
+def unit(settings: TopicSettings) -> float:
     """Factor from the integer sums of `swept` to counts."""
-    return local.CVB0_UNIT if settings.local == "cvb0" else 1.0 / (settings.sweeps - settings.burn_in)
-
-
-def _parallel(
-    batch: local.Batch, weights: np.ndarray, settings: Settings, seed: tuple[int, int]
-) -> np.ndarray:
-    """The local step on an accelerator; shapes are rounded up, so that few are compiled."""
-    import jax
-
-    from scirocco_latent.lda import local_jax
-
-    index, count = local_jax.padded(batch)
-    rows = -(-len(weights) // 1024) * 1024
-    table = np.empty((rows, weights.shape[1]), np.float32)
-    table[: len(weights)], table[len(weights) :] = weights, 1.0  # padding: words of no document
-    words = jax.numpy.asarray(np.array(seed, np.uint64).astype(np.uint32))
-    key = jax.random.wrap_key_data(words, impl="threefry2x32")
-    found: Any = local_jax.gibbs_parallel(
-        key,
-        index,
-        count,
-        table,
-        settings.alpha.astype(np.float32),
-        sweeps=settings.sweeps,
-        burn_in=settings.burn_in,
-    )
-    return np.asarray(found.counts)[: len(weights)]
+    return 1.0 / (settings.sweeps - settings.burn_in)
 
 
 # -- step sizes of chains without memory: as given, or SCIR's schedule converted for the other samplers
@@ -235,36 +200,22 @@ _LEAP = 4.0  # for h = 1; twice as much is too large for some corpora
 _PRIOR = 10.0  # about the largest e^θ among thousands at the start
 
 
-class Steps:
-    """The step sizes of one chain.
+class StepLengths:
+    """The step sizes of one chain: a schedule in the units of the sampler, or (None) chosen for the corpus.
 
-    Parameters
-    ----------
-    sampler
-        Name of the sampler.
-    given
-        A schedule in the units of the sampler. None: chosen for the corpus (samplers of `langevin`).
-    num_words, num_topics
-        V and K.
-    together
-        Number of steps of the schedule per batch. Given the counts, steps of the CIR process are exactly equivalent to
-        one step of their total length, which is made instead.
+    `together` is the number of steps of the schedule per batch. Given the counts, steps of the CIR process are exactly
+    equivalent to one step of their total length, which is made instead.
     """
 
     def __init__(
-        self,
-        sampler: str,
-        given: schedules.Schedule | None,
-        num_words: int,
-        num_topics: int,
-        together: int = 1,
+        self, sampler: str, given: schedules.Schedule | None, num_words: int, num_topics: int, together: int = 1
     ):
         self.sampler, self.given, self.together = sampler, given, together
         self._size = num_words, num_topics
         self.seen = np.zeros(3)
         """Number of batches; sums over them of the tokens per document, and of the largest count n_kw per document."""
 
-    def time(self, number: int, counts: np.ndarray, num_documents: int, total: int) -> float:
+    def time(self, number: int, counts: Array, num_documents: int, total: int) -> float:
         """Step size of step `number`, given the counts of a batch of `num_documents` from a corpus of `total`."""
         if self.given is not None:
             first = number * self.together

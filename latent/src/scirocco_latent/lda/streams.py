@@ -12,10 +12,12 @@ from scirocco._checks import positive_int
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.lda.readers import Vocabulary, check_counts, check_words, read_vocabulary
 
+Array = np.ndarray
+
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Some documents in compressed sparse rows: `indptr` (int64), `words` (int32) and `counts` (int32)."""
 
-_NO_NUMBERS = np.empty(0, np.int64)
+_NO_NUMBERS = np.empty(0, np.int64)  # an empty document
 _FORMS = "a list of words, a list of (word id, count) pairs, or a dict {word: count}"
 
 
@@ -37,7 +39,7 @@ class DocumentReader:
         self.num_words, self.learn = num_words, learn
         self.num_documents = self.num_empty = self.num_tokens = self.num_unknown = 0
 
-    def read(self, document: object) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, document: object) -> tuple[Array, Array]:
         """Distinct word ids in increasing order and their counts, both int64; zeros are dropped."""
         ids, counts = self._parse(document)
         check_words(ids, self.num_words, lambda _: self._here())
@@ -56,7 +58,7 @@ class DocumentReader:
     def _here(self) -> str:
         return f"document {self.num_documents} (counted from 0)"
 
-    def _parse(self, document: object) -> tuple[np.ndarray, np.ndarray]:
+    def _parse(self, document: object) -> tuple[Array, Array]:
         if isinstance(document, (str, bytes)):
             start = document[:20]
             raise InvalidTypeError(
@@ -74,7 +76,7 @@ class DocumentReader:
             return self._words(Counter(items))
         return self._pairs(items)
 
-    def _words(self, words: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _words(self, words: Mapping[Any, Any]) -> tuple[Array, Array]:
         if self.num_words is not None and not self.lookup:
             raise InvalidValueError(
                 f"{self._here()} contains words, but `vocabulary` is only a number. Pass the words as a list."
@@ -96,7 +98,7 @@ class DocumentReader:
         except (TypeError, ValueError):
             raise InvalidTypeError(f"{self._here()} has a non-numeric count: {kept}."[:300]) from None
 
-    def _pairs(self, items: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _pairs(self, items: Sequence[Any] | Array) -> tuple[Array, Array]:
         if not len(items):
             return _NO_NUMBERS, _NO_NUMBERS
         try:
@@ -117,14 +119,14 @@ class DocumentReader:
         return np.clip(ids, -1e18, 1e18).astype(np.int64), pairs[:, 1]
 
 
-def _numbers(values: list[Any]) -> np.ndarray:
+def _numbers(values: list[Any]) -> Array:
     array = np.array(values)
     if array.dtype.kind not in "fiub" and len(values):
         raise TypeError
     return array
 
 
-def stack(documents: list[tuple[np.ndarray, np.ndarray]]) -> Rows:
+def stack(documents: list[tuple[Array, Array]]) -> Rows:
     """Documents as the arrays of one sparse matrix."""
     lengths = [len(ids) for ids, _ in documents]
     indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
@@ -250,7 +252,7 @@ class DocumentStream:
     def take(self, num_documents: int) -> Rows:
         """The next documents as `indptr`, `words`, `counts`; a new pass starts at the end of the last one."""
         wanted = positive_int(num_documents, "num_documents")
-        documents: list[tuple[np.ndarray, np.ndarray]] = []
+        documents: list[tuple[Array, Array]] = []
         while len(documents) < wanted:
             document = self._next()
             if document is not None:
@@ -273,7 +275,7 @@ class DocumentStream:
             for _ in range(positive_int(num_batches, "num_batches")):
                 yield self.take(size)
             return
-        documents: list[tuple[np.ndarray, np.ndarray]] = []
+        documents: list[tuple[Array, Array]] = []
         while (document := self._next()) is not None:
             documents.append(document)
             if len(documents) == size:
@@ -282,7 +284,7 @@ class DocumentStream:
         if documents:
             yield stack(documents)
 
-    def _next(self) -> tuple[np.ndarray, np.ndarray] | None:
+    def _next(self) -> tuple[Array, Array] | None:
         """The next document, or None (once) at the end of a pass."""
         if self._pass is None:
             self._pass, self._in_pass = self._begin(), 0

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco._extras import require
-from scirocco.data.formats.readers import reading
-from scirocco.data.formats.text import blocks, decoding
+from scirocco.data.formats.conversion import TABLES, open_table, read_columns
+from scirocco.data.formats.text import decoding
 from scirocco.data.native.header import FILE_NAME as FOLDER_HEADER
 from scirocco.data.values import Frame, Series, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -23,8 +21,10 @@ from scirocco_latent.lda.readers import Vocabulary
 from scirocco_latent.lda.tokeniser import WITHOUT_SPACES, as_tokeniser, count_words
 
 _COUNTS, _WORDS = "docword.", "vocab."
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
+_LINES = (".jsonl", ".ndjson")
+_TABLES = (*TABLES, *_LINES)
 _MOST_NAMES = 20
+"""Names of columns in a message."""
 
 
 class Texts(NamedTuple):
@@ -37,7 +37,7 @@ class Texts(NamedTuple):
     names: tuple[str, ...] | None = None
 
 
-class Opened(NamedTuple):
+class OpenedCorpus(NamedTuple):
     """A corpus, and the names of its documents, if any."""
 
     corpus: Corpus
@@ -53,7 +53,7 @@ def open_corpus(
     tokeniser: object = None,
     known: Sequence[str] = (),
     may_be_empty: bool = False,
-) -> Opened:
+) -> OpenedCorpus:
     r"""Open documents in any known format: texts, or counts as for `as_corpus`.
 
     Parameters
@@ -86,10 +86,10 @@ def open_corpus(
     texts = as_texts(X, column, encoding)
     if texts is None:
         given = vocabulary if vocabulary is not None or not isinstance(X, Path) else _beside(X)
-        return Opened(as_corpus(X, given, may_be_empty=may_be_empty), None)
+        return OpenedCorpus(as_corpus(X, given, may_be_empty=may_be_empty), None)
     split = as_tokeniser(tokeniser)
     corpus = count_words(texts.read, texts.number, split, vocabulary, known, texts.where, may_be_empty)
-    return Opened(corpus, texts.names)
+    return OpenedCorpus(corpus, texts.names)
 
 
 def _path(given: str | os.PathLike[str]) -> Path:
@@ -117,9 +117,7 @@ def as_texts(X: object, column: str | None = None, encoding: str = "utf-8") -> T
     if isinstance(X, Frame):
         return _of_frame(X, column)
     if column is not None:
-        raise InvalidTypeError(
-            f"`column` requires a data frame or a table on disk; `X` is a {type(X).__name__}."
-        )
+        raise InvalidTypeError(f"`column` requires a data frame or a table on disk; `X` is a {type(X).__name__}.")
     if isinstance(X, (list, tuple, np.ndarray, Series)):
         values: Any = X.to_numpy() if isinstance(X, Series) and not isinstance(X, np.ndarray) else X
         if isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "OUT"):
@@ -187,13 +185,12 @@ def _listed(names: Sequence[Any]) -> str:
 
 def _of_path(path: Path, column: str | None, encoding: str) -> Texts | None:
     if not path.exists():
-        raise InvalidValueError(
-            f"there is no file or folder {path}. A single text is passed as a list: [text]."
-        )
-    kind = "".join(path.suffixes[-2:]).removesuffix(".gz").lower()
-    kind = next((each for each in _TABLES if kind.endswith(each)), "")
-    if kind:
-        return _of_table(path, kind, column, encoding)
+        raise InvalidValueError(f"there is no file or folder {path}. A single text is passed as a list: [text].")
+    if _kind(path):
+        found = table_column(path, column, encoding)
+        if not found:
+            raise InvalidValueError(f"{path} has no rows.")
+        return _of_values(found, f"column {column!r} of {path.name}")
     if column is not None:
         raise InvalidValueError(f"`column` is for tables ({', '.join(_TABLES)}); {path.name} is none.")
     if not _is_text(path, encoding):
@@ -252,34 +249,29 @@ def _files(path: Path) -> list[Path]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _of_table(path: Path, kind: str, column: str | None, encoding: str) -> Texts:
-    if kind in (".parquet", ".pq"):
-        return _of_parquet(path, column)
-    records = _json_records if kind in (".jsonl", ".ndjson") else _rows
-    texts = list(records(path, kind, column, encoding))
-    if not texts:
-        raise InvalidValueError(f"{path} has no rows.")
-    return _of_values(texts, f"column {column!r} of {path.name}")
+def _kind(path: Path) -> str:
+    """The ending of a file if it is a table, else nothing."""
+    name = path.name.lower().removesuffix(".gz")
+    return next((each for each in _TABLES if name.endswith(each)), "")
 
 
-def table_column(path: Path, column: str, encoding: str = "utf-8") -> list[Any]:
-    """The values of another column of a table of texts, such as dates or sources."""
-    kind = next((each for each in _TABLES if path.name.lower().removesuffix(".gz").endswith(each)), "")
-    if not kind:
+def table_column(path: Path, column: str | None, encoding: str = "utf-8") -> list[Any]:
+    """The values of a column of a table: texts, dates, sources."""
+    if not _kind(path):
         raise InvalidValueError(f"{path.name} has no columns: pass a table ({', '.join(_TABLES)}).")
-    if kind in (".parquet", ".pq"):
-        return _parquet_column(path, column)
-    records = _json_records if kind in (".jsonl", ".ndjson") else _rows
-    return list(records(path, kind, column, encoding))
+    if _kind(path) in _LINES:
+        return list(_json_records(path, column, encoding))
+    table = open_table(path, [] if column is None else [column], encoding)
+    chosen = _need_column(path, column, table.names)
+    values = read_columns(table, [chosen])[chosen]
+    return list(values) if values.dtype.kind == "M" else values.tolist()
 
 
 def column_of(X: object, column: str, encoding: str = "utf-8") -> list[Any]:
     """Another column of documents: of a data frame, or of a table on disk."""
     if isinstance(X, Frame):
         if column not in list(X.columns):
-            raise InvalidValueError(
-                f"there is no column {column!r}: the columns are {_listed(list(X.columns))}."
-            )
+            raise InvalidValueError(f"there is no column {column!r}: the columns are {_listed(list(X.columns))}.")
         return list(X[column].to_numpy())
     if isinstance(X, (str, os.PathLike)):
         return table_column(_path(X), column, encoding)
@@ -317,16 +309,7 @@ def _need_column(path: Path, column: str | None, names: Sequence[Any]) -> str:
     return column
 
 
-def _rows(path: Path, kind: str, column: str | None, encoding: str) -> Iterator[str]:
-    """The texts of a CSV or TSV file, as they are written."""
-    rows = chain.from_iterable(blocks(path, encoding))
-    header = [name.strip() for name in next(rows, [])]
-    place = header.index(_need_column(path, column, header))
-    for row in rows:
-        yield row[place]
-
-
-def _json_records(path: Path, kind: str, column: str | None, encoding: str) -> Iterator[Any]:
+def _json_records(path: Path, column: str | None, encoding: str) -> Iterator[Any]:
     with decoding(path, encoding) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -339,21 +322,5 @@ def _json_records(path: Path, kind: str, column: str | None, encoding: str) -> I
                 yield found
                 continue
             if not isinstance(found, dict):
-                raise InvalidValueError(
-                    f"line {number} of {path} is a {type(found).__name__}, expected an object."
-                )
-            yield found.get(
-                _need_column(path, column, list(found) if column is None or number == 1 else [column])
-            )
-
-
-def _of_parquet(path: Path, column: str | None) -> Texts:
-    return _of_values(_parquet_column(path, column), f"column {column!r} of {path.name}")
-
-
-def _parquet_column(path: Path, column: str | None) -> list[Any]:
-    parquet = require("pyarrow.parquet", "reading Parquet files")
-    with reading(path):
-        chosen = _need_column(path, column, parquet.read_schema(path).names)
-        values: list[Any] = parquet.read_table(path, columns=[chosen]).column(0).to_pylist()
-    return values
+                raise InvalidValueError(f"line {number} of {path} is a {type(found).__name__}, expected an object.")
+            yield found.get(_need_column(path, column, list(found) if column is None or number == 1 else [column]))

@@ -18,15 +18,16 @@ from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.embedded import STOP_WORDS as _ENGLISH
 from scirocco_latent.lda.streams import DocumentReader, stack
 
+# how much more often than by chance, and how often, two words are a phrase
 _LEAST_LIFT, _LEAST_PAIRS = 10.0, 5
-_SAMPLE = 500
-_LEAST_STOP_WORDS = 0.05
+_SAMPLE = 500  # texts that tell the language
+_LEAST_STOP_WORDS = 0.05  # share of stop words below which a language is not recognised
 WITHOUT_SPACES = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f]"
 )
 """Kana, Han, Thai, Lao, Khmer and Burmese characters."""
 _LETTER = re.compile(r"[^\W\d_]")
-_MOST_WITHOUT_SPACES = 0.2
+_MOST_WITHOUT_SPACES = 0.2  # share of letters of scripts without spaces that splits characters
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,7 @@ class Tokeniser:
         if isinstance(given, str) or not all(isinstance(word, str) for word in given):
             raise InvalidTypeError(f"`stop_words` must be a list of words, got {self.stop_words!r}.")
         if self.function is not None and not callable(self.function):
-            raise InvalidTypeError(
-                f"`function` must be a function from a text to words, got {self.function!r}."
-            )
+            raise InvalidTypeError(f"`function` must be a function from a text to words, got {self.function!r}.")
         stopped = STOP_WORDS.get(self.language or "", frozenset()) | frozenset(self.stop_words)
         letters = r"[^\W_]" if self.numbers else r"[^\W\d_]"
         object.__setattr__(self, "_stopped", stopped)
@@ -117,9 +116,7 @@ class Tokeniser:
         stopped: Collection[str] = self._stopped  # type: ignore[attr-defined]
         found = self._word.findall(text.lower() if self.lower_case else text)  # type: ignore[attr-defined]
         least = self.min_length
-        return [
-            "" if len(word) < least or word in stopped or word.lower() in stopped else word for word in found
-        ]
+        return ["" if len(word) < least or word in stopped or word.lower() in stopped else word for word in found]
 
     def _joined(self, words: list[str]) -> list[str]:
         """Neighbours that are a phrase as one word, from left to right."""

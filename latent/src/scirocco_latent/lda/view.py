@@ -9,18 +9,7 @@ import numpy as np
 
 from scirocco.drawing import svg
 from scirocco.drawing.charts import scores, sparks
-from scirocco.drawing.markup import (
-    Html,
-    Section,
-    choice,
-    interval_cell,
-    join,
-    number,
-    paragraph,
-    search,
-    sortable,
-    tag,
-)
+from scirocco.drawing.markup import Html, Section, choice, interval_cell, join, number, paragraph, search, sortable, tag
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.view import View, size_of
 from scirocco.run import Run
@@ -32,12 +21,12 @@ from scirocco_latent.lda.results import TopWords
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300
-_EXTREMES = 20
-_AGREED = 1.1
+_NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300  # words of a topic, probability of intervals, most topics
+_EXTREMES = 20  # words in the tables of certain and uncertain ones
+_AGREED = 1.1  # largest R-hat of chains that agree
 _TRACED, _MOST_LINES = 6, 3_000
 """Number of words per topic with traces, and of lines in total: each takes about half a kilobyte."""
-_MUCH = 300_000_000
+_MUCH = 300_000_000  # logarithms that take too long
 _WIDTH, _HEIGHT, _MARGIN = 340, 300, 26
 """Of the map: the width of a phone, so that its words can be read there."""
 
@@ -72,9 +61,7 @@ class Prevalence(NamedTuple):
     """Description of the shares."""
 
 
-def _sections(
-    model: LDA, run: Run, drawn: TopWords, documents: Any, groups: Any, **reading: Any
-) -> list[Section]:
+def _sections(model: LDA, run: Run, drawn: TopWords, documents: Any, groups: Any, **reading: Any) -> list[Section]:
     found = None if documents is None else view_documents.read(model, documents, groups, **reading)
     prevalence = _prevalence(model, found)
     listed = summarise(model, _NUM_WORDS, _INTERVAL, drawn, prevalence.shares)
@@ -103,22 +90,15 @@ def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:
     if prevalence.shares is None:
         return Section("prevalence", "Prevalence", paragraph(prevalence.words))
     largest = max(topic.share or 0.0 for topic in listed)
-    columns = (
-        ["topic", "share"] + ([] if prevalence.leading is None else ["largest topic in"]) + ["first words"]
-    )
+    columns = ["topic", "share"] + ([] if prevalence.leading is None else ["largest topic in"]) + ["first words"]
     rows = []
     for topic in listed:
-        leading = (
-            [] if prevalence.leading is None else [f"{prevalence.leading[topic.number]:.1%} of documents"]
-        )
+        leading = [] if prevalence.leading is None else [f"{prevalence.leading[topic.number]:.1%} of documents"]
         first = ", ".join(word.word for word in topic.words[:4])
         rows.append([str(topic.number), f"{topic.share:.2%}", *leading, first])
     frame = svg.Frame((0.0, float(len(listed))), (0.0, largest * 1.05))
     heights = [topic.share or 0.0 for topic in listed]
-    drawn = [
-        svg.axes(frame, "topics, the largest first"),
-        svg.bars(frame, np.arange(len(listed) + 1), heights, "c0"),
-    ]
+    drawn = [svg.axes(frame, "topics, the largest first"), svg.bars(frame, np.arange(len(listed) + 1), heights, "c0")]
     chart = svg.figure(frame, drawn, "Share of each topic")
     table = sortable("shares", columns, rows, "Prevalence of topics", (0, len(columns) - 1))
     return Section("prevalence", "Prevalence", join([paragraph(prevalence.words), chart, table]))
@@ -149,9 +129,7 @@ def _certainty(listed: list[Topic], level: float) -> Section:
         ]
         return join([tag("h3", label), sortable(name, columns, rows, label)])
 
-    words = (
-        f"The words of the browser, by the width of the central {level:.0%} interval relative to the weight."
-    )
+    words = f"The words of the browser, by the width of the central {level:.0%} interval relative to the weight."
     parts = [
         table("certain", "Most certain words", every[:number_of]),
         table("uncertain", "Most uncertain words", every[::-1][:number_of]),
@@ -178,10 +156,7 @@ def _browser(listed: list[Topic], draws: Array, level: float, names: Sequence[st
         for place, topic in enumerate(shown)
     ]
     controls = tag(
-        "div",
-        search("topics", "Find a word", "cards"),
-        choice("topics", _orders(shown[0])),
-        class_="controls",
+        "div", search("topics", "Find a word", "cards"), choice("topics", _orders(shown[0])), class_="controls"
     )
     words = (
         f"The {len(shown[0].words)} most probable words of each topic. Bar: mean of the weight; line: central "
@@ -237,13 +212,9 @@ def _card(topic: Topic, place: int, draws: Array | None, title: str) -> Html:
     more, name = Html(), title
     if draws is not None:
         place_of = f"topic-{topic.number}-more"
-        traces = sparks(
-            [word.word for word in topic.words], draws, f"Traces of the words of topic {topic.number}"
-        )
+        traces = sparks([word.word for word in topic.words], draws, f"Traces of the words of topic {topic.number}")
         more = tag("div", tag("h4", "Traces, a colour for each chain"), traces, id=place_of, class_="more")
-        name = tag(
-            "button", title, type="button", class_="pick", aria_controls=place_of, aria_expanded="true"
-        )
+        name = tag("button", title, type="button", class_="pick", aria_controls=place_of, aria_expanded="true")
     return tag(
         "article",
         tag("h3", name),

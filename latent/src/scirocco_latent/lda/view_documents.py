@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scirocco_latent.lda.correlated import CorrelatedTopics
     from scirocco_latent.lda.dynamic import DynamicTopics
 
-_INTERVAL = 0.9
-_MOST_CARDS, _SHOWN, _EXCERPT = 100, 3, 280
-_GROUP_CARDS, _MOST_GROUPS, _MOST_ROWS = 12, 40, 2_000
+_INTERVAL = 0.9  # probability of intervals
+_MOST_CARDS, _SHOWN, _EXCERPT = 100, 3, 280  # topics, documents of each, and characters of an excerpt
+_GROUP_CARDS, _MOST_GROUPS, _MOST_ROWS = 12, 40, 2_000  # topics with a chart, groups in it, rows of a table
 
 
 class Read(NamedTuple):
@@ -38,9 +38,7 @@ class Read(NamedTuple):
     groups: GroupShares | None
 
 
-def read(
-    model: LDA, documents: Any, groups: Any = None, column: str | None = None, encoding: str = "utf-8"
-) -> Read:
+def read(model: LDA, documents: Any, groups: Any = None, column: str | None = None, encoding: str = "utf-8") -> Read:
     """Find the topics of documents, and their shares by group."""
     from scirocco_latent.lda.collapsed_chain import document_lengths
 
@@ -74,9 +72,7 @@ def _representatives(listed: list[Topic], found: Read, names: Sequence[str]) -> 
     for topic in listed[:_MOST_CARDS]:
         parts = [tag("h3", title_of(topic, names)), paragraph(_first_words(topic), class_="note")]
         parts += [
-            paragraph(
-                tag("strong", f"{share:.0%} "), f"of document {number}: ", _excerpt(found.texts, number)
-            )
+            paragraph(tag("strong", f"{share:.0%} "), f"of document {number}: ", _excerpt(found.texts, number))
             for number, share in chosen[topic.number]
         ]
         cards.append(tag("article", *parts, class_="card"))
@@ -130,8 +126,7 @@ def of_correlations(model: CorrelatedTopics, run: Run) -> View:
         names = [f"Topic {k}: {words}" for k, words in enumerate(model.labels(4))]
         pairs = sorted(zip(*np.triu_indices(len(mean), 1), strict=True), key=lambda pair: -abs(mean[pair]))
         rows = [
-            [names[j], names[k], *(f"{part[j, k]:.2f}" for part in (mean, low, high))]
-            for j, k in pairs[:_MOST_ROWS]
+            [names[j], names[k], *(f"{part[j, k]:.2f}" for part in (mean, low, high))] for j, k in pairs[:_MOST_ROWS]
         ]
         listed = [[name, f"{share:.2%}"] for name, share in zip(names, model.shares_, strict=True)]
         columns = ["topic", "other topic", "correlation", "low", "high"]
@@ -155,10 +150,7 @@ def _words_over_time(model: DynamicTopics) -> Section:
     ][:_MOST_ROWS]
     rows.sort(key=lambda row: int(row[1].split()[1]))
     table: Html = sortable("by-time", ["time", "topic", "words"], rows, "Words of topics by time", range(3))
-    words = (
-        "The most probable words of each topic at each time. "
-        + f"σ is {model.drift_:.3g}: the standard deviation "
-    )
+    words = "The most probable words of each topic at each time. " + f"σ is {model.drift_:.3g}: the standard deviation "
     words += "of the change of a log weight from one slice to the next."
     return Section("time", "Words over time", join([paragraph(words), table]))
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores, run_blocks
 
-_MOST_GROUPS = 16
+_MOST_GROUPS = 16  # in which threads share a batch
 _BLOCK_TOKENS = 6_000  # of a block, about 0.3 ms: threads meet after each row of blocks
 _VISIT_TOKENS = 8  # of a document and a group: a visit has a cost of its own
 LANES = 16
@@ -46,7 +46,7 @@ def num_groups(num_tokens: int, num_documents: int) -> int:
     return max(1, min(_MOST_GROUPS, by_work, max(2, by_visits)))
 
 
-class Layout(NamedTuple):
+class GroupLayout(NamedTuple):
     """A batch whose entries are in the order of their groups."""
 
     documents: Array
@@ -82,7 +82,7 @@ class WordGroups:
 
     def layout(
         self, kernels: Any, documents: Array, rows: tuple[Array, ...], begins: Array, threads: int | None
-    ) -> Layout:
+    ) -> GroupLayout:
         """Arrange the entries of a batch."""
         indptr, words, counts = rows
         num = len(documents)
@@ -97,14 +97,14 @@ class WordGroups:
         total = int(ends[-1]) if num else 0
         inner = np.searchsorted(ends, total * np.arange(1, self.num) / self.num)
         bounds = [0, *inner.tolist(), num]
-        layout = Layout(documents, arranged, bounds, [])
+        layout = GroupLayout(documents, arranged, bounds, [])
         self.over_documents(lambda *part: kernels.arrange(*given, *part, arranged), layout, threads)
         for i in range(self.num):
             sizes = arranged[0][:, bounds[i] : bounds[i + 1]].sum(axis=1, dtype=np.int64)
             layout.places.append((indptr[bounds[i]] + np.cumsum(sizes) - sizes).tolist())
         return layout
 
-    def over_documents(self, work: Callable[[int, int], object], layout: Layout, threads: int | None) -> None:
+    def over_documents(self, work: Callable[[int, int], object], layout: GroupLayout, threads: int | None) -> None:
         """Call `work(first, end)` on ranges that cover the documents of a batch."""
         bounds = layout.bounds
 
@@ -115,7 +115,7 @@ class WordGroups:
         run_blocks(some, self.num, threads)
 
     def sweep(
-        self, work: Callable[[Block, Array], object], layout: Layout, masses: Array, threads: int | None
+        self, work: Callable[[Block, Array], object], layout: GroupLayout, masses: Array, threads: int | None
     ) -> None:
         """Call `work` for all G² blocks, with the masses of its group.
 
@@ -149,6 +149,6 @@ class WordGroups:
         most = min(self.num, available_cores() if threads is None else threads)
         run_blocks(take, most, most)
 
-    def _block(self, layout: Layout, masses: Array, i: int, j: int) -> tuple[Block, Array]:
+    def _block(self, layout: GroupLayout, masses: Array, i: int, j: int) -> tuple[Block, Array]:
         first, end = layout.bounds[i : i + 2]
         return (first, end, j, layout.places[i][j], np.uint64(i * self.num + j)), masses[j]

@@ -19,12 +19,7 @@ def judge(numbers: dict[str, Any], cut: bool) -> list[Claim]:
     found = numbers["methods"]
     level = {name: float(np.mean([np.mean(each["losses"]) for each in found[name]])) for name in METHODS}
     short = "the chains are shorter than the thesis' by far, and not all have burnt in" if cut else ""
-    return [
-        _controlled(level, short),
-        _standard(level, short),
-        _average(found, short),
-        _brier(found, short),
-    ]
+    return [_controlled(level, short), _standard(level, short), _average(found, short), _brier(found, short)]
 
 
 def _controlled(level: dict[str, float], short: str) -> Claim:
@@ -67,9 +62,7 @@ def _average(found: dict[str, list[dict[str, Any]]], short: str) -> Claim:
 
 def _brier(found: dict[str, list[dict[str, Any]]], short: str) -> Claim:
     pairs = {
-        name: [
-            float(np.mean([each[part]["brier"] for each in found[name]])) for part in ("single", "average")
-        ]
+        name: [float(np.mean([each[part]["brier"] for each in found[name]])) for part in ("single", "average")]
         for name in METHODS
     }
     shown = ", ".join(f"{name} {a:.4f} → {b:.4f}" for name, (a, b) in pairs.items())
@@ -98,11 +91,7 @@ def notes(numbers: dict[str, Any]) -> list[str]:
         ", ".join(f"{name} {mean(name, 'average', score):.4f}" for name in METHODS)
         for score in ("accuracy", "log_loss")
     )
-    worse = [
-        name
-        for name in STANDARD
-        if mean(f"{name}cv", "average", "log_loss") > mean(name, "average", "log_loss")
-    ]
+    worse = [name for name in STANDARD if mean(f"{name}cv", "average", "log_loss") > mean(name, "average", "log_loss")]
     return [
         f"Log loss of the average: {losses}; with control variates it is higher for {', '.join(worse) or 'none'}.",
         f"Share of test images that the average gets right: {accuracy}.",
@@ -116,9 +105,7 @@ def notes(numbers: dict[str, Any]) -> list[str]:
 def _drift(found: dict[str, list[dict[str, Any]]]) -> str:
     shown = []
     for name in METHODS:
-        worst = max(
-            (np.asarray(each["losses"]) for each in found[name]), key=lambda losses: float(np.mean(losses))
-        )
+        worst = max((np.asarray(each["losses"]) for each in found[name]), key=lambda losses: float(np.mean(losses)))
         quarter = max(1, len(worst) // 4)
         shown.append(f"{name} {worst[:quarter].mean():.3f} → {worst[-quarter:].mean():.3f}")
     return ", ".join(shown)

@@ -5,7 +5,7 @@ training images; standard normal starting weights; minibatches of 500; the R pac
 
 different from the thesis
     The log loss is taken every 50 steps, not every 10. The precisions λ are integrated out
-    (`scirocco.models.network.density`), not moved by gradients. Five seeds, not one. As in the thesis there are 10,000
+    (`scirocco.models.network.problem`), not moved by gradients. Five seeds, not one. As in the thesis there are 10,000
     steps after 10,000 of burn-in (control variates: of Adam), sghmc's with five to an iteration; on a machine without
     an accelerator 1,500 after 1,500, in which not every chain burns in.
 the centre
@@ -23,7 +23,7 @@ step sizes
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,31 +36,58 @@ from scirocco.data.arrays import ArraySource
 from scirocco.datasets import Digits, mnist
 from scirocco.estimators import ControlVariates, Minibatch
 from scirocco.model import Model
-from scirocco.models.network.density import LogLikelihood, Prior, Probabilities, Rows
 from scirocco.models.network.networks import TwoLayers
+from scirocco.models.network.problem import LabelledRows, LogLikelihood, Probabilities, WeightPrior
 from scirocco.run import Kernel, sample
 from scirocco.samplers import SGHMC, SGLD, SGNHT
 from scirocco.types import Params
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.bnn_mnist.claims import METHODS, judge, notes
-from scirocco_papers.bnn_mnist.figure import draw
+from scirocco_papers.bnn_mnist.claims import METHODS, STANDARD, judge, notes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = dict(zip(STANDARD, ("#7b3294", "#0072b2", "#d55e00"), strict=True))
+
+
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """Left, middle: the log loss along the chains. Right: draws and their average."""
+    figure.set_size_inches(13.0, 4.2)
+    left, middle, right = figure.subplots(1, 3)
+    found, every = numbers["methods"], numbers["every"]
+    middle.sharey(left)
+    for axes, suffix, title in ((left, "", "standard"), (middle, "cv", "with control variates")):
+        for name in STANDARD:
+            losses = np.array([each["losses"] for each in found[name + suffix]])
+            steps = every * np.arange(1, losses.shape[1] + 1)
+            axes.plot(steps, losses.T, color=COLOURS[name], alpha=0.25, linewidth=0.8)
+            axes.plot(steps, losses.mean(axis=0), color=COLOURS[name], label=name + suffix)
+        axes.set(title=title, xlabel="gradient steps after burn-in or optimisation")
+        axes.legend(fontsize=8)
+    left.set_ylabel(f"log loss of {numbers['num_test']:,} test images")
+    places = np.arange(len(METHODS))
+    for shift, part, marker in ((-0.12, "single", "o"), (0.12, "average", "s")):
+        for place, name in zip(places, METHODS, strict=True):
+            values = [each[part]["log_loss"] for each in found[name]]
+            colour = COLOURS[name.removesuffix("cv")]
+            face = colour if part == "average" else "white"
+            right.plot([place + shift] * len(values), values, marker, color=colour, markerfacecolor=face, markersize=5)
+    for part, marker, face in (("last draw", "o", "white"), ("average over draws", "s", "grey")):
+        right.plot([], [], marker, color="grey", markerfacecolor=face, label=part)
+    right.set_xticks(places, METHODS, rotation=30)
+    right.set(title="a draw, and the average over draws", ylabel="log loss")
+    right.legend(fontsize=8)
+
 
 NUM_TRAINING, HIDDEN, CLASSES, BATCH = 55_000, 100, 10, 500
 NUM_STEPS, SHORT, EVERY, NUM_SEEDS, FIRST_SEED = 10_000, 1_500, 50, 5, 1
 LEARNING_RATE = 0.03
 """Step size of Adam for the control variates' centre: the best of 0.003, 0.01, 0.03, chosen like the step sizes."""
-STEP_SIZES = {
-    "sgld": 3e-4,
-    "sghmc": 1e-4,
-    "sgnht": 3e-6,
-    "sgldcv": 3e-5,
-    "sghmccv": 3e-6,
-    "sgnhtcv": 3e-7,
-}
+STEP_SIZES = {"sgld": 3e-4, "sghmc": 1e-4, "sgnht": 3e-6, "sgldcv": 3e-5, "sghmccv": 3e-6, "sgnhtcv": 3e-7}
 """h or η of each, see above."""
 
 NETWORK = Probabilities(TwoLayers("softmax"))
-MODEL = Model(LogLikelihood(NETWORK), Prior(), vectorized=True)
+MODEL = Model(LogLikelihood(NETWORK), WeightPrior(), vectorized=True)
 
 
 def standard_normal(params: Params) -> Any:
@@ -87,7 +114,7 @@ class Seen(NamedTuple):
 class Watch:
     """The log loss of some rows at every draw, and their predictive probabilities, averaged as the chain runs."""
 
-    rows: Rows
+    rows: LabelledRows
     losses: Any
     """Zeros, one for each draw to come."""
 
@@ -111,20 +138,16 @@ class Watch:
 class Parts(NamedTuple):
     """The thesis' split, and what it leaves over."""
 
-    train: Rows
-    test: Rows
-    left: Rows
+    train: LabelledRows
+    test: LabelledRows
+    left: LabelledRows
 
 
 def split(digits: Digits) -> Parts:
     """The first 55,000 training images, the test images, the last training images."""
     train, left = slice(None, NUM_TRAINING), slice(NUM_TRAINING, None)
-    parts = (
-        (digits.X[train], digits.y[train]),
-        (digits.X_test, digits.y_test),
-        (digits.X[left], digits.y[left]),
-    )
-    return Parts(*(Rows(x.reshape(len(x), -1), y.astype(np.int32)) for x, y in parts))
+    parts = ((digits.X[train], digits.y[train]), (digits.X_test, digits.y_test), (digits.X[left], digits.y[left]))
+    return Parts(*(LabelledRows(x.reshape(len(x), -1), y.astype(np.int32)) for x, y in parts))
 
 
 def start(width: int, seed: int) -> dict[str, Any]:
@@ -143,7 +166,7 @@ def sampler(method: str, step_size: float) -> Any:
     return dataclasses.replace(SGHMC.from_r(step_size), gradient_noise=0.0)
 
 
-def centre(train: Rows, seed: int, num_steps: int) -> Any:
+def centre(train: LabelledRows, seed: int, num_steps: int) -> Any:
     """Where Adam ends, from the same start; of the posterior with all precisions at 1, see above."""
     adam = require("optax", "bnn-mnist").adam(LEARNING_RATE)
     estimator = ControlVariates(BATCH, optimizer=adam, num_optimizer_steps=num_steps, polish=False)
@@ -152,7 +175,7 @@ def centre(train: Rows, seed: int, num_steps: int) -> Any:
 
 
 def chain(
-    method: str, step_size: float, digits: Parts, scored: Rows, seed: int, num_steps: int, found: Any
+    method: str, step_size: float, digits: Parts, scored: LabelledRows, seed: int, num_steps: int, found: Any
 ) -> Seen:
     """One run of one sampler; `found` is the centre that the control variates of this seed share."""
     controlled = method.endswith("cv")
@@ -167,9 +190,7 @@ def chain(
         thin=EVERY,
         seed=seed,
         keep_draws=False,
-        reducers={
-            "seen": Watch(jax.tree.map(jnp.asarray, scored), jnp.zeros(num_steps // EVERY)),
-        },
+        reducers={"seen": Watch(jax.tree.map(jnp.asarray, scored), jnp.zeros(num_steps // EVERY))},
         progress=False,
     )
     return jax.tree.map(lambda leaf: leaf[0], run.reduced["seen"])
@@ -211,6 +232,4 @@ def run(settings: Settings) -> Outcome:
         "num_training": len(digits.train.y),
         "num_test": len(scored.y),
     }
-    return Outcome(
-        judge(numbers, num_steps < NUM_STEPS), numbers, lambda figure: draw(figure, numbers), notes(numbers)
-    )
+    return Outcome(judge(numbers, num_steps < NUM_STEPS), numbers, lambda figure: draw(figure, numbers), notes(numbers))

@@ -134,9 +134,7 @@ def notes(numbers: dict[str, Any]) -> list[str]:
     sizes = sorted(numbers["noise"])
     near = ", ".join(f"{numbers['noise'][size]['SGLD-CV']:.2g}" for size in sizes)
     far = ", ".join(f"{numbers['noise'][size]['SGLD']:.2g}" for size in sizes)
-    cpu = {
-        m: [np.median([f["cpu"] for f in numbers["curves"][s]["fixed"][m]]) for s in sizes] for m in METHODS
-    }
+    cpu = {m: [np.median([f["cpu"] for f in numbers["curves"][s]["fixed"][m]]) for s in sizes] for m in METHODS}
     falls = {
         m: [float(np.median([late(f).mean() for f in numbers["curves"][s]["decreasing"][m]])) for s in sizes]
         for m in METHODS

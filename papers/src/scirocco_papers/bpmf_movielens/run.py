@@ -18,7 +18,7 @@ the boxes
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -29,10 +29,70 @@ from scirocco.run import Run
 from scirocco.types import Params
 from scirocco_latent.factorisation.method import CompactSAGA
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.bpmf_movielens.chains import THIN, Problem, chain, last, problem, scores, start
+from scirocco_papers.bpmf_movielens.chains import THIN, Problem, box, chain, last, noise_ratio, problem, scores, start
 from scirocco_papers.bpmf_movielens.claims import METHODS, judge, notes
-from scirocco_papers.bpmf_movielens.figure import draw
-from scirocco_papers.bpmf_movielens.measures import box, noise_ratio
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"SGLD": "#7b3294", "SGLD-CV": "#009e73", "SAGA": "#e69f00"}
+BOX = {"without": "#7b3294", "with": "#009e73"}
+
+
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """A row of panels for each kind of steps, one for each size; boxes at the right."""
+    sizes = sorted(numbers["curves"])
+    decays = list(numbers["curves"][sizes[0]])
+    figure.set_size_inches(3.6 * (len(sizes) + 1), 3.2 * len(decays))
+    panels = figure.subplots(len(decays), len(sizes) + 1, squeeze=False)
+    for row, decay in enumerate(decays):
+        for axes, size in zip(panels[row], sizes, strict=False):
+            _curves(axes, numbers["curves"][size][decay])
+            axes.set(title=f"{size} users, {decay} steps", xlabel="passes over the ratings")
+        panels[row, 0].set_ylabel("mean log density of test ratings")
+    panels[0, 0].legend(fontsize=8, loc="lower right")
+    for row, (name, found) in enumerate(numbers["boxes"].items()):
+        if row < len(decays):
+            _boxes(panels[row, -1], found)
+            panels[row, -1].set(title=f"SGLD-CV, {name}", xlabel="run")
+    panels[0, -1].legend(fontsize=8)
+
+
+def _curves(axes: Axes, found: dict[str, list[dict[str, Any]]]) -> None:
+    """A line for each seed; the axis shows where curves arrive, not where they come from."""
+    arrived = []
+    for name, curves in found.items():
+        for number, curve in enumerate(curves):
+            axes.plot(
+                curve["passes"],
+                curve["scores"],
+                color=COLOURS[name],
+                linewidth=0.8,
+                alpha=0.8,
+                label=None if number else name,
+            )
+            arrived += [np.max(curve["scores"]), np.min(curve["scores"][len(curve["scores"]) // 4 :])]
+    margin = 0.1 * (max(arrived) - min(arrived))
+    axes.set_ylim(min(arrived) - margin, max(arrived) + margin)
+
+
+def _boxes(axes: Axes, found: list[dict[str, Any]]) -> None:
+    for name, shift in (("without", -0.2), ("with", 0.2)):
+        style: Any = {"color": BOX[name], "linewidth": 1.2}
+        parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
+        axes.boxplot(
+            [each[name] for each in found],
+            positions=[number + shift for number in range(1, len(found) + 1)],
+            widths=0.3,
+            flierprops={"markersize": 2, "markeredgecolor": BOX[name]},
+            **dict.fromkeys(parts, style),
+        )
+        axes.plot([], [], color=BOX[name], label=f"{name} zero variance")
+    axes.set_xticks(range(1, len(found) + 1), [str(number) for number in range(1, len(found) + 1)])
+    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.margins(y=0.15)
+
 
 NUM_SEEDS, NUM_STEPS, NUM_ASCENT, ZV_STEPS = 5, 2_000, 1_000, 4_000
 SIZES, QUICK_SIZES = (100, 470, 943), (100, 470)
@@ -45,9 +105,7 @@ ASCENT_H = 1e-2
 DECAYS = {"fixed": 0.0, "decreasing": 0.33}
 
 
-def curve(
-    given: Problem, method: str, decay: str, num_steps: int, seed: int, centre: Params
-) -> dict[str, Any]:
+def curve(given: Problem, method: str, decay: str, num_steps: int, seed: int, centre: Params) -> dict[str, Any]:
     """Scores of one chain against passes over the ratings, and how noisy its gradients are."""
     size = given.batch
     step = (PAPER_H[method][given.num_users] / 2, DECAYS[decay])
@@ -75,9 +133,7 @@ def _cpu(run: Run) -> float:
 def ascent(given: Problem, seed: int) -> Any:
     """Where stochastic gradient ascent ends."""
     size = given.batch
-    run = chain(
-        given, start(given, seed), Minibatch(size), (ASCENT_H / 2, 0.0), NUM_ASCENT, seed, temperature=0.0
-    )
+    run = chain(given, start(given, seed), Minibatch(size), (ASCENT_H / 2, 0.0), NUM_ASCENT, seed, temperature=0.0)
     return last(run)
 
 
@@ -93,18 +149,13 @@ def run(settings: Settings) -> Outcome:
         centres = [ascent(given, seed + k) for k in range(num_seeds)]
         numbers["curves"][size] = {
             decay: {
-                method: [
-                    curve(given, method, decay, num_steps, seed + k, centres[k]) for k in range(num_seeds)
-                ]
+                method: [curve(given, method, decay, num_steps, seed + k, centres[k]) for k in range(num_seeds)]
                 for method in METHODS
             }
             for decay in DECAYS
         }
         numbers["noise"][size] = _noise_at_both(given, centres[0], num_steps, seed)
-    for name, h in (
-        ("thesis' step", PAPER_H["SGLD-CV"][sizes[-1]]),
-        ("SGLD's step", PAPER_H["SGLD"][sizes[-1]]),
-    ):
+    for name, h in (("thesis' step", PAPER_H["SGLD-CV"][sizes[-1]]), ("SGLD's step", PAPER_H["SGLD"][sizes[-1]])):
         numbers["boxes"][name] = [
             box(given, centres[k], zv_steps, h / 2, seed + k)
             for k in range(num_seeds)  # of the largest size
@@ -125,12 +176,7 @@ def _noise_at_both(given: Problem, centre: Params, num_steps: int, seed: int) ->
             seed,
         ),
         "SGLD": chain(
-            given,
-            start(given, seed),
-            Minibatch(size),
-            (PAPER_H["SGLD"][given.num_users] / 2, 0.0),
-            num_steps,
-            seed,
+            given, start(given, seed), Minibatch(size), (PAPER_H["SGLD"][given.num_users] / 2, 0.0), num_steps, seed
         ),
     }
     return {name: noise_ratio(given, last(end), centre, seed) for name, end in ends.items()}

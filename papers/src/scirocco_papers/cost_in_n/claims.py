@@ -104,14 +104,10 @@ def draw(figure: Figure, table: list[dict[str, Any]], accuracy: float) -> None:
     for method in METHODS:
         how = {"color": colours[method]}
         left.plot(sizes, [row[method]["rows"] for row in table], "o-", label=labels[method], **how)
-        left.plot(
-            sizes, [row["theory"][method] for row in table], ":", label=f"{labels[method]}, theory", **how
-        )
+        left.plot(sizes, [row["theory"][method] for row in table], ":", label=f"{labels[method]}, theory", **how)
         key = "noise" if method == "sgld" else "noise_cv"
         right.plot(sizes, [row[key] for row in table], "o-", label=labels[method], **how)
-    left.plot(
-        sizes, 2 * np.array(sizes), "--", color="grey", linewidth=0.8, label="set-up of SGLD-CV, two passes"
-    )
+    left.plot(sizes, 2 * np.array(sizes), "--", color="grey", linewidth=0.8, label="set-up of SGLD-CV, two passes")
     left.set(title=f"Rows visited for an error of {accuracy} sd", ylabel="K n")
     right.set(title="Gradient noise of one row, over the posterior", ylabel="E|ξ|²")
     for axes in (left, right):

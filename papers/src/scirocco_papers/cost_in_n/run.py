@@ -67,9 +67,7 @@ def law_error(draws: np.ndarray[Any, np.dtype[Any]], truth: Truth, num_independe
     return math.sqrt(max(0.0, float(np.max(shift**2 + stretch**2)) - 1.5 / num_independent))
 
 
-def first_time(
-    draws: np.ndarray[Any, np.dtype[Any]], truth: Truth, accuracy: float
-) -> tuple[float, int | None]:
+def first_time(draws: np.ndarray[Any, np.dtype[Any]], truth: Truth, accuracy: float) -> tuple[float, int | None]:
     """The error of the later half of draws (chain, time, 3), and the first time at which it is small enough."""
     num_chains, num_times = draws.shape[:2]
     # neighbours in time are nearly the same draw: no more independent ones than chains are assumed
@@ -82,14 +80,10 @@ def first_time(
 
 def batch_grid(num_rows: int) -> list[int]:
     """N, N/√2, N/2, ... down to 1, rounded up."""
-    return sorted(
-        {math.ceil(num_rows / 2 ** (0.5 * k)) for k in range(math.ceil(2 * math.log2(num_rows)) + 1)}
-    )
+    return sorted({math.ceil(num_rows / 2 ** (0.5 * k)) for k in range(math.ceil(2 * math.log2(num_rows)) + 1)})
 
 
-def smallest(
-    grid: list[int], guess: float, attempt: Callable[[int], Trial], ceiling: float = math.inf
-) -> Trial | None:
+def smallest(grid: list[int], guess: float, attempt: Callable[[int], Trial], ceiling: float = math.inf) -> Trial | None:
     """The first size on the grid that succeeds, looked for from a guess on; None where no size below `ceiling` does."""
     start = max(0, int(np.searchsorted(grid, guess, side="right")) - 1)
     found = None
@@ -174,12 +168,7 @@ def theory(truth: Truth, num_rows: int) -> dict[str, float]:
 
 
 def _attempt(
-    method: str,
-    rows: np.ndarray[Any, np.dtype[Any]],
-    truth: Truth,
-    rho: float,
-    batch_size: int,
-    seed: int,
+    method: str, rows: np.ndarray[Any, np.dtype[Any]], truth: Truth, rho: float, batch_size: int, seed: int
 ) -> Trial:
     """One setting: all chains, for a few relaxation times."""
     step_size = rho / float(truth.curvatures[-1])

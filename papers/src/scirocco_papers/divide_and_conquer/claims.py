@@ -44,8 +44,7 @@ def judge(numbers: Found, quick: bool = False) -> list[Claim]:
     if not quick:
         return claims
     return [
-        claim if claim.because or claim.paper.startswith(STEADY) else replace(claim, because=_SHORT)
-        for claim in claims
+        claim if claim.because or claim.paper.startswith(STEADY) else replace(claim, because=_SHORT) for claim in claims
     ]
 
 
@@ -141,8 +140,7 @@ def _discussion(of: dict[str, Found], by_dimension: dict[int, Found]) -> list[Cl
             + "; ".join(f"{name} {', '.join(f'{v:.2f}' for v in values)}" for name, values in wide.items()),
             "larger for SGLD and for SGHMC than for Weierstrass on each of the three",
             all(
-                min(wide[name][k] for name in SAMPLED) > wide["Weierstrass"][k]
-                for k in range(len(wide["Weierstrass"]))
+                min(wide[name][k] for name in SAMPLED) > wide["Weierstrass"][k] for k in range(len(wide["Weierstrass"]))
             ),
         ),
         Claim(
@@ -178,11 +176,7 @@ def _by_moments(by_dimension: dict[int, Found]) -> str:
     }
     pairs = zip(_dimensions(by_dimension), _dimensions(other), strict=True)
     changed = [f"«{b.paper}»: {'yes' if b.holds else 'no'}" for a, b in pairs if a.holds != b.holds]
-    return (
-        "By moments these verdicts on the normal posterior would be others: "
-        + ("; ".join(changed) or "none")
-        + "."
-    )
+    return "By moments these verdicts on the normal posterior would be others: " + ("; ".join(changed) or "none") + "."
 
 
 def notes(numbers: Found) -> list[str]:
@@ -191,8 +185,7 @@ def notes(numbers: Found) -> list[str]:
     most = max(by_dimension)
     every = [*of.items(), (f"d = {most}", by_dimension[most])]
     settings = [
-        f"{problem}: "
-        + ", ".join(f"{n} {m['setting'][0]:g}" for n, m in found["methods"].items() if m["setting"])
+        f"{problem}: " + ", ".join(f"{n} {m['setting'][0]:g}" for n, m in found["methods"].items() if m["setting"])
         for problem, found in every
     ]
     back = [f"{problem}: {listed(medians(found, 'kl_back'))}" for problem, found in of.items()]

@@ -126,9 +126,7 @@ def modes(found: Found) -> list[Claim]:
             f"{shown}; {middle}",
             f"KL above both stochastic gradient methods', middle ≥ {UNIMODAL:g}",
             kl["Consensus"] > max(kl[name] for name in SAMPLED) and valley["Consensus"] >= UNIMODAL,
-            margin=in_errors(
-                *(apart(found, name, "Consensus") for name in SAMPLED)
-            ),  # the middle is 100 times that
+            margin=in_errors(*(apart(found, name, "Consensus") for name in SAMPLED)),  # the middle is 100 times that
         ),
         Claim(
             "KDEMC offers an improvement over the Consensus algorithm",

@@ -54,10 +54,7 @@ SHORT: dict[str, list[tuple[float, ...]]] = {
     "KDEMC": [(0.2,), (0.4,), (0.8,)],
     "Weierstrass": [(0.003,), (0.03,), (0.3,)],
 }
-SHORT_FOR_NORMAL: dict[str, list[tuple[float, ...]]] = {
-    "KDEMC": [(0.8,), (1.6,)],
-    "Weierstrass": [(0.6,), (0.9,)],
-}
+SHORT_FOR_NORMAL: dict[str, list[tuple[float, ...]]] = {"KDEMC": [(0.8,), (1.6,)], "Weierstrass": [(0.6,), (0.9,)]}
 """Of quick runs: the settings that the full run chose on any of the posteriors that both have. Every second setting of
 the grids, as they once had, lacked the best ones, and then the order of the methods was that of the gaps."""
 
@@ -229,9 +226,7 @@ def grid(name: str, problem: Problem, plan: Plan) -> list[tuple[float, ...]]:
     return for_normal.get(name, whole[name]) if problem.normal is not None else whole[name]
 
 
-def tune(
-    name: str, problem: Problem, plan: Plan, seed: int, run_at: Callable[[Sequence[float]], Runs]
-) -> Tuned:
+def tune(name: str, problem: Problem, plan: Plan, seed: int, run_at: Callable[[Sequence[float]], Runs]) -> Tuned:
     """Try the grid of a method."""
     how = "" if problem.normal is None else "moments"
     settings, tried = grid(name, problem, plan), []

@@ -25,9 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco._extras import require
 from scirocco.estimators.newton import Curve, ascend
 from scirocco.model import Model
-from scirocco.types import Array
+from scirocco.types import Array, Key
 from scirocco_papers.nuts import Nuts
 
 NUM_SHARDS, BATCH = 20, 50
@@ -270,3 +271,51 @@ def grid_draws(
         return np.asarray(points[chosen] + (rng.random((count, 2)) - 0.5) * width)
 
     return draws
+
+
+# -- draws of the subposteriors ------------------------------------------------------------------------------
+
+
+WARMUP, DEPTH = 300, 3
+"""At most 2³ - 1 leapfrog steps: all chains wait for the longest."""
+
+
+def subposterior_draws(problem: Problem, num_runs: int, num_draws: int, seed: int) -> Draws:
+    """(run, shard, draw, d)."""
+    if problem.normal is not None:
+        return _known(problem, problem.normal[1], num_runs, num_draws, seed)
+    draws = _nuts(problem, num_runs, num_draws, seed)
+    if problem.exchange is None:
+        return draws
+    heads = np.random.default_rng([seed, 6]).random(draws.shape[:-1]) < 0.5
+    return np.where(heads[..., None], problem.exchange(draws), draws)
+
+
+def _known(problem: Problem, covariance: Draws, num_runs: int, num_draws: int, seed: int) -> Draws:
+    means = problem.shards().mean(axis=1, dtype=np.float64)
+    rng = np.random.default_rng([seed, 5, problem.dimension])
+    normals = rng.normal(size=(num_runs, NUM_SHARDS, num_draws, problem.dimension))
+    return np.asarray(means[:, None] + normals @ np.linalg.cholesky(NUM_SHARDS * covariance).T)
+
+
+def _nuts(problem: Problem, num_runs: int, num_draws: int, seed: int) -> Draws:
+    require("numpyro", "`scirocco reproduce divide-and-conquer`")
+    from numpyro.infer.hmc import hmc
+
+    shards = jnp.asarray(problem.shards())
+    start = problem.fold(jnp.asarray(problem.start, jnp.float32))
+    init, move = hmc(potential_fn_gen=lambda rows: lambda z: -problem.folded_density(z, rows, NUM_SHARDS), algo="NUTS")
+
+    def chain(key: Key, rows: Any) -> Any:
+        state = init(start, WARMUP, max_tree_depth=DEPTH, model_args=(rows,), rng_key=key)
+
+        def step(state: Any, _: None) -> tuple[Any, Any]:
+            state = move(state, model_args=(rows,))
+            return state, state.z
+
+        return jax.vmap(problem.unfold)(jax.lax.scan(step, state, length=WARMUP + num_draws)[1][WARMUP:])
+
+    keys = jax.random.split(jax.random.PRNGKey(seed), num_runs * NUM_SHARDS)
+    every = jnp.tile(shards, (num_runs, *[1] * (shards.ndim - 1)))
+    draws = np.asarray(jax.jit(jax.vmap(chain))(keys, every), np.float64)
+    return draws.reshape(num_runs, NUM_SHARDS, num_draws, problem.dimension)

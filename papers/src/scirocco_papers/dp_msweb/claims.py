@@ -47,10 +47,7 @@ def judge(numbers: Numbers, quick: bool) -> list[Claim]:
     ]
     if not quick:
         return claims
-    return [
-        claims[0],
-        *(dataclasses.replace(claim, because=claim.because or _SHORT) for claim in claims[1:]),
-    ]
+    return [claims[0], *(dataclasses.replace(claim, because=claim.because or _SHORT) for claim in claims[1:])]
 
 
 def _listed(values: np.ndarray) -> str:
@@ -171,8 +168,7 @@ def notes(numbers: Numbers) -> list[str]:
     out.append(
         "Processor time of a chain: "
         + ", ".join(
-            f"{name} {seconds:.1f} s for {curves[name][0]['steps'][-1]:,} steps"
-            for name, seconds in cost.items()
+            f"{name} {seconds:.1f} s for {curves[name][0]['steps'][-1]:,} steps" for name, seconds in cost.items()
         )
         + "."
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,48 @@ from scirocco.diffusions.host._threads import available_cores
 from scirocco.models import DPMixture
 from scirocco_latent.dp.prediction import log_predictive
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.dp_msweb.claims import DEFAULT, KEPT, judge, notes
-from scirocco_papers.dp_msweb.figure import draw
+from scirocco_papers.dp_msweb.claims import DEFAULT, KEPT, judge, notes, tail
+from scirocco_papers.lda_runs import plot_band
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {
+    "SCIR": "#d55e00",
+    "SCIR-CV": "#009e73",
+    "SGRLD": "#7b3294",
+    "Gibbs": "#666666",
+    DEFAULT: "#0072b2",
+    KEPT: "#56b4e9",
+}
+
+
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """Means and bands of the seeds."""
+    figure.set_size_inches(13, 4.4)
+    left, middle, right = figure.subplots(1, 3)
+    curves, one = numbers["curves"], numbers["one_component"]
+    for name in curves:
+        if name != "Gibbs":
+            plot_band(left, curves[name], "steps", "now", label=name, color=COLOURS[name])
+    gibbs = tail(curves["Gibbs"])
+    left.axhspan(gibbs.min(), gibbs.max(), color=COLOURS["Gibbs"], alpha=0.5, linewidth=1, label="Gibbs, end")
+    left.set(title="single states, by iterations", xlabel="minibatches of 1,000 users", xlim=(0, None))
+    left.set_ylabel("-log predictive of a test user")
+    for axes, score, title in (
+        (middle, "now", "single states, by time"),
+        (right, "averaged", "p averaged over states, by time"),
+    ):
+        for name, each in curves.items():
+            plot_band(axes, each, "seconds", score, label=name, color=COLOURS[name])
+        axes.set(title=title, xlabel="processor time of one thread, s", xscale="log")
+    lowest = min(np.min([curve["averaged"] for curve in each]) for each in curves.values())
+    for axes in (left, middle, right):
+        axes.axhline(one, color="black", linewidth=0.8, linestyle=":")
+        axes.set_ylim(lowest - 0.02, one + 0.1)
+        axes.legend(fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.85))
+    left.annotate("one component", (1, one), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8)
+
 
 NUM_SEEDS, NUM_STEPS, NUM_MARKS = 5, 1_000, 50
 QUICK = {"steps": 300, "sweeps": 40, "marks": 10, "seeds": 4}
@@ -82,9 +122,7 @@ def score(chances: np.ndarray) -> float:
 def follow_all(visits: datasets.Visits, jobs: Mapping[str, list[Job]], num_marks: int) -> dict[str, Any]:
     """All chains of all names, as many at a time as there are cores; each has one thread."""
     with ThreadPoolExecutor(available_cores()) as pool:
-        started = {
-            name: [pool.submit(follow, visits, job, num_marks) for job in each] for name, each in jobs.items()
-        }
+        started = {name: [pool.submit(follow, visits, job, num_marks) for job in each] for name, each in jobs.items()}
         return {name: [future.result() for future in each] for name, each in started.items()}
 
 

@@ -93,11 +93,7 @@ def _chains(
         return _tree.add(exact, _tree.subtract(value, gradient(centre, rows, scale)))
 
     move = partial(
-        _langevin if method == "sgld" else partial(_hamiltonian, num_leapfrog),
-        estimate,
-        batching,
-        data,
-        numbers,
+        _langevin if method == "sgld" else partial(_hamiltonian, num_leapfrog), estimate, batching, data, numbers
     )
 
     def chain(key: Key) -> Params:
@@ -112,12 +108,7 @@ def _same_normals(key: Key, params: dict[str, Array]) -> dict[str, Array]:
 
 
 def _langevin(
-    estimate: Any,
-    batching: IndependentRows,
-    data: Data,
-    numbers: dict[str, Array],
-    at: dict[str, Array],
-    key: Key,
+    estimate: Any, batching: IndependentRows, data: Data, numbers: dict[str, Array], at: dict[str, Array], key: Key
 ) -> dict[str, Array]:
     batch_key, noise_key = jax.random.split(key)
     rows = batching.take(data, batching.plan(batch_key, jnp.array(0))).rows

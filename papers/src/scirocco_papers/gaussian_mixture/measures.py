@@ -33,10 +33,7 @@ class Yardstick(NamedTuple):
     @classmethod
     def of(cls, mode: Pair, reference: Pair) -> Yardstick:
         """With each disc as large as a quarter of the reference draws of θ₁ needs."""
-        radii = [
-            np.quantile(np.linalg.norm(reference["theta1"] - centre, axis=1), 0.25)
-            for centre in mode.values()
-        ]
+        radii = [np.quantile(np.linalg.norm(reference["theta1"] - centre, axis=1), 0.25) for centre in mode.values()]
         return cls(mode, reference, tuple(float(radius) for radius in radii))
 
     def measure(self, draws: Pair) -> dict[str, Any]:
@@ -62,9 +59,7 @@ class Yardstick(NamedTuple):
 
     def _shares(self, theta: np.ndarray) -> np.ndarray:
         discs = zip(self.mode.values(), self.radii, strict=True)
-        first, second = (
-            (np.linalg.norm(theta - centre, axis=2) < radius).mean(axis=1) for centre, radius in discs
-        )
+        first, second = ((np.linalg.norm(theta - centre, axis=2) < radius).mean(axis=1) for centre, radius in discs)
         return np.minimum(first, second) / np.maximum(first + second, 1e-12)
 
     def _component_spread(self, theta: np.ndarray) -> np.ndarray:

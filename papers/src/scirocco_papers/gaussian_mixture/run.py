@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import gaussian_kde
 
 from scirocco._extras import require
 from scirocco.errors import DivergenceError
@@ -30,10 +32,71 @@ from scirocco.types import Array, Params
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.gaussian_mixture.as_in_r import sample_as_in_r
 from scirocco_papers.gaussian_mixture.claims import judge, notes
-from scirocco_papers.gaussian_mixture.figure import Density, draw, total_variation
 from scirocco_papers.gaussian_mixture.measures import Pair, Yardstick
 from scirocco_papers.nuts import Nuts
 from scirocco_papers.r_stream import RStream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_GRID = (np.linspace(-0.7, 1.1, 70), np.linspace(-0.7, 1.2, 74))
+_KERNELS = 2_000
+_MASSES = (0.9, 0.7, 0.5, 0.3, 0.1)
+_COLOURS = {"sgld": "#e69f00", "sghmc": "#56b4e9", "sgnht": "#009e73"}
+
+
+@dataclass(frozen=True)
+class Density:
+    """A kernel density estimate of 2-D draws on the common grid, as probabilities of its cells."""
+
+    cells: np.ndarray
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> Density:
+        """From draws (draw, 2), thinned to the same number for every sampler so that all are smoothed equally."""
+        kept = draws[np.linspace(0, len(draws) - 1, _KERNELS).astype(int)]
+        x, y = np.meshgrid(*_GRID)
+        values = gaussian_kde(kept.T)(np.stack([x.ravel(), y.ravel()])).reshape(x.shape)
+        return cls(values / values.sum())
+
+    def levels(self) -> list[float]:
+        """Heights whose contours enclose 90, 70, 50, 30 and 10 % of the mass."""
+        ordered = np.sort(self.cells.ravel())[::-1]
+        return [float(ordered[np.searchsorted(np.cumsum(ordered), mass)]) for mass in _MASSES]
+
+
+def total_variation(a: Density, b: Density) -> float:
+    """½ Σ |a - b| over the grid's cells."""
+    return float(0.5 * np.abs(a.cells - b.cells).sum())
+
+
+def draw(figure: Figure, densities: dict[str, Density], numbers: dict[str, Any]) -> None:
+    """2 × 3 panels: the first chain of each sampler in colour over the black contours of NUTS."""
+    figure.set_size_inches(10.5, 7.2)
+    panels = figure.subplots(2, 3, sharex=True, sharey=True)
+    names = [name for name in densities if name != "nuts"]
+    for axes, name in zip(panels.ravel(), names, strict=True):
+        colour = _COLOURS[name.removesuffix("cv")]
+        for key, shade, width in (("nuts", "black", 0.9), (name, colour, 1.7)):
+            axes.contour(*_GRID, densities[key].cells, levels=densities[key].levels(), colors=shade, linewidths=width)
+        facts = numbers["samplers"][name]
+        step = f"h = {facts['h']:g}" + (" (thesis' h diverges)" if facts["h"] != facts["thesis_h"] else "")
+        axes.set_title(f"{name}, {step}", color="black", loc="left")
+        axes.text(
+            0.97,
+            0.03,
+            f"share {facts['share']:.2f}   spread {facts['spread']:.2f}   TV {facts['tv']:.2f}",
+            transform=axes.transAxes,
+            ha="right",
+            fontsize=8.5,
+            color="#444444",
+        )
+    for axes in panels[1]:
+        axes.set_xlabel("first coordinate of θ₁")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("second coordinate of θ₁")
+    figure.suptitle("θ₁ of the Gaussian mixture: one chain of each sampler (colour) over NUTS (black)")
+
 
 NUM_ROWS, BATCH_SIZE, NUM_LEAPFROG = 1_000, 100, 5
 CENTRES = np.array([[0.0, 0.0], [0.5, 0.5]])
@@ -95,9 +158,7 @@ def run(settings: Settings) -> Outcome:
     for name in STEP_SIZES:
         draws, facts = _run_one(name, problem, num_chains, seed)
         densities[name] = Density.of(draws["theta1"][0])
-        numbers[name] = (
-            facts | yardstick.measure(draws) | {"tv": total_variation(densities[name], densities["nuts"])}
-        )
+        numbers[name] = facts | yardstick.measure(draws) | {"tv": total_variation(densities[name], densities["nuts"])}
     exact = _sample("sgnht", STEP_SIZES["sgnht"], problem, 2, seed, Full())
     everything = {
         "num_chains": num_chains,
@@ -105,24 +166,17 @@ def run(settings: Settings) -> Outcome:
         "samplers": numbers,
         "sgnht_with_exact_gradients": yardstick.measure(exact),
         "as_in_r": {
-            name: yardstick.measure(_run_in_r(name, problem, num_chains, seed))
-            for name in ("sghmc", "sgldcv")
+            name: yardstick.measure(_run_in_r(name, problem, num_chains, seed)) for name in ("sghmc", "sgldcv")
         },
     }
-    return Outcome(
-        judge(everything), everything, lambda figure: draw(figure, densities, everything), notes(everything)
-    )
+    return Outcome(judge(everything), everything, lambda figure: draw(figure, densities, everything), notes(everything))
 
 
 def _problem(seed: int, num_reference: int) -> Problem:
     x, start = paper_data()
     optimizer = require("optax", "`scirocco reproduce gaussian-mixture`").sgd(OPTIMIZER_RATE)
     estimator = ControlVariates(
-        BATCH_SIZE,
-        optimizer=optimizer,
-        num_optimizer_steps=NUM_STEPS,
-        polish=False,
-        sampling="without_replacement",
+        BATCH_SIZE, optimizer=optimizer, num_optimizer_steps=NUM_STEPS, polish=False, sampling="without_replacement"
     )
     kernel = Kernel(MODEL, x, SGLD(1e-4), estimator)
     mode = jax.tree.map(np.asarray, kernel.position(kernel.init(jax.random.key(seed), start)))
@@ -143,9 +197,7 @@ def _facts(problem: Problem) -> dict[str, Any]:
     def of_vector(vector: Any) -> Any:
         return MODEL.log_density({"theta1": vector[:2], "theta2": vector[2:]}, problem.x)
 
-    noise = {
-        sign: float(np.var(slopes["theta1"] + sign * slopes["theta2"], axis=0).sum()) for sign in (1, -1)
-    }
+    noise = {sign: float(np.var(slopes["theta1"] + sign * slopes["theta2"], axis=0).sum()) for sign in (1, -1)}
     return {
         "mode": mode,
         "mean": reference.mean(axis=0),
@@ -177,9 +229,7 @@ def _sample(
     if estimator is None:
         estimator = Minibatch(BATCH_SIZE, sampling="without_replacement")
         if controlled:
-            estimator = ControlVariates(
-                BATCH_SIZE, centre=problem.yardstick.mode, sampling="without_replacement"
-            )
+            estimator = ControlVariates(BATCH_SIZE, centre=problem.yardstick.mode, sampling="without_replacement")
     result = sample(
         MODEL,
         problem.x,

@@ -14,9 +14,7 @@ from scirocco_papers.logistic_covertype.sizes import HALF, OWN
 FAR, HALVED, LITTLE = 1.5, 2.0, 0.001
 """«By far»; «good»; a change of the log predictive density that is none."""
 _SHORT = "a quick run stops while the chains are still on their way"
-_LOST = (
-    "the variance along a chain follows from its step size, and the thesis' list of them is lost in our copy"
-)
+_LOST = "the variance along a chain follows from its step size, and the thesis' list of them is lost in our copy"
 
 
 def judge(numbers: dict[str, Any], quick: bool) -> list[Claim]:
@@ -79,9 +77,7 @@ def _saga(sizes: dict[int, dict[str, Any]], order: list[int], at: str) -> list[C
     def late(kind: str, name: str) -> list[float]:
         return [sizes[size][kind][name]["late_mean"] for size in order]
 
-    sentence = (
-        "SAGA outperforms SGLD-CV in this example because SAGA converges quickly in this simple setting."
-    )
+    sentence = "SAGA outperforms SGLD-CV in this example because SAGA converges quickly in this simple setting."
     rule = "SAGA above SGLD-CV at every N, over the last half of the run"
     claims = []
     for kind, name, because in (
@@ -105,10 +101,7 @@ def _saga(sizes: dict[int, dict[str, Any]], order: list[int], at: str) -> list[C
 def _decreasing(sizes: dict[int, dict[str, Any]], order: list[int], at: str) -> Claim:
     names = ("SGLD", "SGLD-CV", OWN)
     change = [
-        max(
-            abs(sizes[size]["decreasing"][n]["late_mean"] - sizes[size]["fixed"][n]["late_mean"])
-            for n in names
-        )
+        max(abs(sizes[size]["decreasing"][n]["late_mean"] - sizes[size]["fixed"][n]["late_mean"]) for n in names)
         for size in order
     ]
     return Claim(
@@ -134,9 +127,7 @@ def _boxes(boxes: list[dict[str, Any]]) -> list[Claim]:
 def _six(six: dict[str, dict[str, Any]]) -> list[Claim]:
     pairs = list(zip(PLAIN, CONTROLLED, strict=True))
     losses = "; ".join(f"{p} {six[p]['mean']:.5f}, {c} {six[c]['mean']:.5f}" for p, c in pairs)
-    apart = [
-        six[p]["mean"] - six[c]["mean"] > 2 * np.hypot(six[p]["error"], six[c]["error"]) for p, c in pairs
-    ]
+    apart = [six[p]["mean"] - six[c]["mean"] > 2 * np.hypot(six[p]["error"], six[c]["error"]) for p, c in pairs]
     sds = ", ".join(f"{name} {six[name]['sd']:.5f}" for name in PLAIN + CONTROLLED)
     sd = {name: six[name]["sd"] for name in six}
     burnins = {name: six[name]["burnin"] for name in CONTROLLED}

@@ -23,11 +23,7 @@ def judge(numbers: dict[str, Any]) -> list[Claim]:
     small = tables[min(tables)]
     round_ones = [name for name in small if name.endswith("round")]
     independent = numbers["truth"][min(tables)].get("independent", math.nan)
-    claims = [
-        _right(small, round_ones, independent),
-        _means(small, round_ones, independent),
-        _stuck(small, round_ones),
-    ]
+    claims = [_right(small, round_ones, independent), _means(small, round_ones, independent), _stuck(small, round_ones)]
     if len(tables) > 1:
         claims += _large(tables[max(tables)], max(tables))
     return [dataclasses.replace(claim, ours=True) for claim in claims]
@@ -46,9 +42,7 @@ def _right(small: dict[str, Any], names: list[str], independent: float) -> Claim
         f"sd over true sd, mean over the coefficients: {_range(found)}; with plain minibatches {_range(plain)}",
         f"every sampler within {NEAR:.0%} with Full and ControlVariates",
         all(abs(ratio - 1) <= NEAR for ratio in found),
-        margin=in_errors(
-            *((NEAR - abs(cell["sd_ratio"] - 1), cell["sd_error"] / independent**0.5) for cell in cells)
-        ),
+        margin=in_errors(*((NEAR - abs(cell["sd_ratio"] - 1), cell["sd_error"] / independent**0.5) for cell in cells)),
     )
 
 
@@ -90,8 +84,7 @@ def _stuck(small: dict[str, Any], names: list[str]) -> Claim:
 def _large(large: dict[str, Any], size: int) -> list[Claim]:
     plain, control = (large[MATCHED][way]["sd_ratio"] for way in ("Minibatch", "ControlVariates"))
     gains = {
-        name.removesuffix(", round"): row["ControlVariates"]["ess_per_million"]
-        / row["Minibatch"]["ess_per_million"]
+        name.removesuffix(", round"): row["ControlVariates"]["ess_per_million"] / row["Minibatch"]["ess_per_million"]
         for name, row in large.items()
         if name != MATCHED
     }

@@ -138,9 +138,7 @@ def measure(
             )
     except DivergenceError:
         return Measured(*[math.nan] * 6)
-    return judge_draws(
-        run.draws, at, row_gradients(estimator, len(at.rows.y), num_steps, num_chains, run.preparation)
-    )
+    return judge_draws(run.draws, at, row_gradients(estimator, len(at.rows.y), num_steps, num_chains, run.preparation))
 
 
 def judge_draws(draws: PyTree, at: Subset, gradients: float) -> Measured:
@@ -159,9 +157,7 @@ def judge_draws(draws: PyTree, at: Subset, gradients: float) -> Measured:
     )
 
 
-def row_gradients(
-    estimator: Any, num_rows: int, num_steps: int, num_chains: int, report: dict[str, Any]
-) -> float:
+def row_gradients(estimator: Any, num_rows: int, num_steps: int, num_chains: int, report: dict[str, Any]) -> float:
     """Gradients of single rows: two a row where a batch is compared with a centre, and the passes of set-ups."""
     if isinstance(estimator, Full):
         return float(num_steps * num_rows * num_chains)

@@ -71,8 +71,7 @@ def notes(numbers: Numbers) -> list[str]:
     of, last = numbers["samplers"], numbers["steps"][-1]
     ours, plain = of["gSGRHMC"], of["SGHMC"]
     levels = "; ".join(
-        f"KL {level:g}: {ours['best_of_grid'][level]:,.0f} and {plain['best_of_grid'][level]:,.0f}"
-        for level in LEVELS
+        f"KL {level:g}: {ours['best_of_grid'][level]:,.0f} and {plain['best_of_grid'][level]:,.0f}" for level in LEVELS
     )
     powers = ", ".join(f"a = {a:g} {count:,.0f}" for a, count in ours["best_of_power"].items())
     found = [
@@ -86,7 +85,5 @@ def notes(numbers: Numbers) -> list[str]:
     ]
     left = [f"{name} {words}" for name, facts in of.items() for words in facts["left_the_finite_numbers"]]
     if left:
-        found.append(
-            "Best in the short runs, but not finite to the end of the long ones: " + "; ".join(left) + "."
-        )
+        found.append("Best in the short runs, but not finite to the end of the long ones: " + "; ".join(left) + ".")
     return found

@@ -24,7 +24,7 @@ import numpy as np
 from scirocco.samplers import SGRLD, Recipe
 from scirocco.types import Array, Key, Params
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.recipe_1d.run import Law, first_states, kl_of_cells, mover, sampler
+from scirocco_papers.recipe_1d import Law, first_states, kl_of_cells, mover, sampler
 from scirocco_papers.recipe_2d.claims import LEVEL, LEVELS, judge, notes
 
 if TYPE_CHECKING:
@@ -157,11 +157,7 @@ def steps_to(level: float, at: list[int], curve: np.ndarray) -> float:
     if last == 0:
         return float(at[0])
     return float(
-        np.exp(
-            np.interp(
-                -np.log(level), -np.log(curve[[last - 1, last]]), np.log(np.array(at)[[last - 1, last]])
-            )
-        )
+        np.exp(np.interp(-np.log(level), -np.log(curve[[last - 1, last]]), np.log(np.array(at)[[last - 1, last]])))
     )
 
 
@@ -202,9 +198,7 @@ def _pilot(settings: list[Setting], num_chains: int, key: Key) -> list[Tried]:
     for one in settings:
         mean = curves(one, num_chains, at, key).mean(axis=0)
         stable = np.isfinite(mean).all()
-        tried.append(
-            Tried(one, {level: steps_to(level, at, mean) if stable else float("inf") for level in LEVELS})
-        )
+        tried.append(Tried(one, {level: steps_to(level, at, mean) if stable else float("inf") for level in LEVELS}))
     return sorted(tried, key=lambda pair: pair.steps[LEVEL])
 
 
@@ -246,12 +240,7 @@ def _draw(figure: Figure, numbers: dict[str, Any], shown: dict[str, np.ndarray])
     for name, facts in numbers["samplers"].items():
         line = ":" if name == "SGRLD" else "-"
         left.plot(
-            places,
-            facts["kl"],
-            "o" + line,
-            color=_COLOURS[name],
-            markersize=3,
-            label=f"{name}, {facts['setting']}",
+            places, facts["kl"], "o" + line, color=_COLOURS[name], markersize=3, label=f"{name}, {facts['setting']}"
         )
         right.plot(*shown[name].T, "o" + line, color=_COLOURS[name], markersize=3.5, linewidth=1, label=name)
     left.axhline(numbers["level"], color="grey", linewidth=0.8)
@@ -263,8 +252,6 @@ def _draw(figure: Figure, numbers: dict[str, Any], shown: dict[str, np.ndarray])
     )
     left.legend(fontsize=8.5)
     x, y = np.meshgrid(np.linspace(-3.2, 3.2, 200), np.linspace(-2.2, 1.8, 200))
-    right.contour(
-        x, y, np.exp(-potential((x, y))), levels=[0.01, 0.1, 0.3, 0.6, 0.9], colors="#bbbbbb", linewidths=0.8
-    )
+    right.contour(x, y, np.exp(-potential((x, y))), levels=[0.01, 0.1, 0.3, 0.6, 0.9], colors="#bbbbbb", linewidths=0.8)
     right.set(title="the first ten points", xlabel="θ₁", ylabel="θ₂")
     right.legend(fontsize=8.5, loc="upper center", ncols=2)

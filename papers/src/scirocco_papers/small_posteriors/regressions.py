@@ -72,11 +72,7 @@ def _logistic_rows(params: Params, rows: Rows) -> Array:
 
 def _logistic(rng: np.random.Generator, x: np.ndarray, beta: np.ndarray | list[float], sd: Any) -> Parts:
     y = 1.0 * (rng.uniform(size=len(x)) < 1 / (1 + np.exp(-x @ beta)))
-    return (
-        Model(_logistic_rows, _coefficients(sd), vectorized=True),
-        {"x": x, "y": y},
-        {"beta": np.zeros(x.shape[1])},
-    )
+    return (Model(_logistic_rows, _coefficients(sd), vectorized=True), {"x": x, "y": y}, {"beta": np.zeros(x.shape[1])})
 
 
 def logistic_raw(rng: np.random.Generator) -> Parts:
@@ -85,9 +81,7 @@ def logistic_raw(rng: np.random.Generator) -> Parts:
     age = rng.normal(52, 11, n)
     pressure = 95 + 0.7 * age + rng.normal(0, 14, n)
     smoker = 1.0 * (rng.uniform(size=n) < 0.3)
-    x = np.stack(
-        [np.ones(n), age, pressure, rng.normal(210, 38, n), 14 + rng.gamma(9.0, 1.4, n), smoker], axis=1
-    )
+    x = np.stack([np.ones(n), age, pressure, rng.normal(210, 38, n), 14 + rng.gamma(9.0, 1.4, n), smoker], axis=1)
     return _logistic(rng, x, [-10.0, 0.05, 0.02, 0.006, 0.06, 0.7], np.array([20.0, 0.5, 0.5, 0.5, 0.5, 5.0]))
 
 
@@ -112,13 +106,7 @@ def poisson(rng: np.random.Generator) -> Parts:
     """Cases in districts, on temperature, density (per km²), a share and the year since 2000; offset log(people)."""
     n = 3_000
     x = np.stack(
-        [
-            np.ones(n),
-            rng.normal(15, 6, n),
-            rng.gamma(2.0, 400.0, n),
-            rng.beta(3.0, 5.0, n),
-            rng.integers(5, 25, n),
-        ],
+        [np.ones(n), rng.normal(15, 6, n), rng.gamma(2.0, 400.0, n), rng.beta(3.0, 5.0, n), rng.integers(5, 25, n)],
         axis=1,
     )
     offset = rng.normal(10.5, 0.8, n)
@@ -145,9 +133,7 @@ def student(rng: np.random.Generator) -> Parts:
     prior = _coefficients(10.0)
     model = Model(
         _student_rows,
-        lambda p: (
-            prior(p) + log_lognormal_density(p["sigma"], 2.0, 1.0) + log_lognormal_density(p["dof"], 8.0, 1.0)
-        ),
+        lambda p: prior(p) + log_lognormal_density(p["sigma"], 2.0, 1.0) + log_lognormal_density(p["dof"], 8.0, 1.0),
         vectorized=True,
         transforms={"beta": None, "sigma": _POSITIVE, "dof": _POSITIVE},
     )

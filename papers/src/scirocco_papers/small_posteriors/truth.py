@@ -110,9 +110,7 @@ def find_mode(posterior: SmallPosterior, max_steps: int = 400) -> Mode:
     return Mode(found.here.at, found.here.curvature())
 
 
-def _flat(
-    posterior: SmallPosterior,
-) -> tuple[Callable[[Array, Data], Array], np.ndarray, Callable[[Array], Params]]:
+def _flat(posterior: SmallPosterior) -> tuple[Callable[[Array, Data], Array], np.ndarray, Callable[[Array], Params]]:
     """The log density of a flat position, the start as one, and the way back to a tree."""
     start, unravel = ravel_pytree(posterior.model.unconstrain(double(posterior.start)))
     return lambda at, data: posterior.log_density(unravel(at), data), np.asarray(start), unravel

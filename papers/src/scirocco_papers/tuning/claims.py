@@ -16,9 +16,7 @@ MEAN_BAR, SD_BAR, KSD_BAR, TIME_BAR = 0.15, 0.15, 1.2, 0.5
 
 def good(found: dict[str, Any]) -> bool:
     """Whether means and standard deviations are near enough to NUTS'."""
-    return (
-        not found["diverged"] and found["mean_error"] <= MEAN_BAR and abs(found["sd_ratio"] - 1.0) <= SD_BAR
-    )
+    return not found["diverged"] and found["mean_error"] <= MEAN_BAR and abs(found["sd_ratio"] - 1.0) <= SD_BAR
 
 
 def ksd_ratio(row: dict[str, Any]) -> float:
@@ -66,8 +64,7 @@ def judge(rows: list[dict[str, Any]]) -> list[Claim]:
     claims = [
         Claim(
             '`step_size="auto"` does not diverge, whatever the units of the parameters.',
-            f"{len(rows) - len(diverged)} of {len(rows)} posteriors"
-            + "".join(f"; not {n}" for n in diverged),
+            f"{len(rows) - len(diverged)} of {len(rows)} posteriors" + "".join(f"; not {n}" for n in diverged),
             "no chain of any leaves the finite numbers",
             not diverged,
         ),

@@ -64,8 +64,7 @@ def _judge_scaling(scaling: dict[int, dict[str, dict[str, Any]]], quick: bool) -
             "at the largest N no less than 0.7 times that at the smallest, and above 2",
             control[-1] >= 0.7 * control[0] and control[-1] > HALVED,
             margin=in_errors(
-                (math.log(control[-1] / control[0] / 0.7), 2**0.5 * error),
-                (math.log(control[-1] / HALVED), error),
+                (math.log(control[-1] / control[0] / 0.7), 2**0.5 * error), (math.log(control[-1] / HALVED), error)
             ),
         ),
         Claim(

@@ -16,7 +16,7 @@ the scaling
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -30,19 +30,53 @@ from scirocco.run import Kernel, sample
 from scirocco.samplers import SGLD
 from scirocco.types import Params, PyTree
 from scirocco_papers.base import Outcome, Settings
-from scirocco_papers.covertype_rows import (
-    MODEL,
-    Rows,
-    common,
-    first,
-    laplace,
-    log_likelihood,
-    log_prior,
-    scores,
-    split,
-)
+from scirocco_papers.covertype_rows import MODEL, Rows, common, first, laplace, log_likelihood, log_prior, scores, split
 from scirocco_papers.zero_variance.claims import KINDS, judge, notes
-from scirocco_papers.zero_variance.figure import draw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {"without": "#7b3294", "with": "#009e73"}
+COLOURS |= dict(zip(KINDS, ("#0072b2", "#009e73", "#7b3294"), strict=True))
+
+
+def draw(figure: Figure, numbers: dict[str, Any]) -> None:
+    """A pair of boxes for each run; medians and quartiles of the coefficients."""
+    shown = sorted(numbers["boxes"], reverse=True)
+    figure.set_size_inches(4.4 * (len(shown) + 1), 4.2)
+    *panels, right = figure.subplots(1, len(shown) + 1)
+    for axes, size in zip(panels, shown, strict=True):
+        found = numbers["boxes"][size]
+        for name, shift in (("without", -0.2), ("with", 0.2)):
+            places = [number + shift for number in range(1, len(found) + 1)]
+            style = {"color": COLOURS[name], "linewidth": 1.2}
+            parts = ("boxprops", "whiskerprops", "capprops", "medianprops")
+            axes.boxplot(
+                [each[name] for each in found],
+                positions=places,
+                widths=0.3,
+                flierprops={"markersize": 2, "markeredgecolor": COLOURS[name]},
+                **dict.fromkeys(parts, style),
+            )
+            axes.plot([], [], color=COLOURS[name], label=f"{name} zero variance")
+        axes.set(title=f"SGLD-CV along the chain, {size:,} rows", xlabel="run")
+        axes.set_xticks(range(1, len(found) + 1), [str(number) for number in range(1, len(found) + 1)])
+        axes.ticklabel_format(axis="y", useOffset=False)
+        axes.margins(y=0.15)
+        axes.legend(fontsize=8, loc="upper left", ncols=2)
+    panels[0].set_ylabel("mean log predictive density of the test rows")
+    scaling = numbers["scaling"]
+    sizes = sorted(scaling)
+    for name in KINDS:
+        each = [scaling[size][name] for size in sizes]
+        right.fill_between(
+            sizes, *np.array([e["quartiles"] for e in each]).T, color=COLOURS[name], alpha=0.15, linewidth=0
+        )
+        right.plot(sizes, [e["reduction"] for e in each], "o-", color=COLOURS[name], label=name)
+    right.axhline(1.0, color="grey", linewidth=0.8)
+    right.set(xscale="log", yscale="log", xlabel="rows N", title="variance of a coefficient's mean, divided by")
+    right.legend(title="gradients from", fontsize=8, title_fontsize=8)
+
 
 BATCH, THIN, NUM_SEEDS = 500, 10, 5
 NUM_DRAWS, NUM_BURNIN = 1_000, 1_000
@@ -62,9 +96,7 @@ def mode(train: Rows) -> Any:
 # -- the boxes -----------------------------------------------------------------------------------------------
 
 
-def box(
-    train: Rows, test: Rows, centre: Params, step_size: float, num_draws: int, seed: int
-) -> dict[str, Any]:
+def box(train: Rows, test: Rows, centre: Params, step_size: float, num_draws: int, seed: int) -> dict[str, Any]:
     """One chain: its scores without and with control variates, thinned to a hundred for the picture."""
     run = sample(
         MODEL,
@@ -73,9 +105,9 @@ def box(
         sampler=SGLD(step_size),
         estimator=ControlVariates(BATCH, centre=centre),
         num_samples=num_draws,
-        num_burnin=NUM_BURNIN,
         thin=THIN,
         seed=seed,
+        num_burnin=NUM_BURNIN,
         keep_gradients=True,
         progress=False,
     )
@@ -102,9 +134,7 @@ def box(
 def scaled(train: Rows, num_draws: int, seed: int) -> dict[str, ZeroVariance]:
     """The coefficients from draws in equilibrium, with each kind of gradients at the same draws."""
     centre, factor = laplace(train)
-    model = Model(
-        lambda u, row: log_likelihood(centre + factor @ u, row), lambda u: log_prior(centre + factor @ u)
-    )
+    model = Model(lambda u, row: log_likelihood(centre + factor @ u, row), lambda u: log_prior(centre + factor @ u))
     start = jnp.zeros(len(centre))
     run = sample(
         model,
@@ -113,10 +143,10 @@ def scaled(train: Rows, num_draws: int, seed: int) -> dict[str, ZeroVariance]:
         sampler=SGLD(SCALED_STEP),
         estimator=ControlVariates(BATCH, centre=start),
         num_samples=num_draws // NUM_CHAINS,
-        num_burnin=NUM_BURNIN,
         thin=SCALED_THIN,
         num_chains=NUM_CHAINS,
         seed=seed,
+        num_burnin=NUM_BURNIN,
         keep_gradients=True,
         progress=False,
     )
@@ -126,10 +156,7 @@ def scaled(train: Rows, num_draws: int, seed: int) -> dict[str, ZeroVariance]:
     plain = _plain(model, train, flat, numbers)
     gradients = dict(zip(KINDS, (exact, run.gradients, plain), strict=True))
     betas = np.asarray(centre + flat @ factor.T).reshape(run.draws.shape)
-    return {
-        name: zero_variance((betas, np.asarray(each).reshape(betas.shape)))
-        for name, each in gradients.items()
-    }
+    return {name: zero_variance((betas, np.asarray(each).reshape(betas.shape))) for name, each in gradients.items()}
 
 
 @partial(jax.jit, static_argnums=0)
@@ -170,20 +197,13 @@ def run(settings: Settings) -> Outcome:
     shares = [share for share in PAPER_H if share <= (0.1 if quick else 1.0)]
     train, test = split(datasets.covertype(settings.data_dir), seed)
     test, often = first(test, 0.1 if quick else 1.0), common(train)
-    numbers: dict[str, Any] = {
-        "num_training": len(train.y),
-        "num_test": len(test.y),
-        "boxes": {},
-        "scaling": {},
-    }
+    numbers: dict[str, Any] = {"num_training": len(train.y), "num_test": len(test.y), "boxes": {}, "scaling": {}}
     for share in shares:
         rows = first(train, share)
         size = len(rows.y)
         if share in (QUICK_BOXES if quick else BOXES):
             centre, step = mode(rows), PAPER_H[share] / 2
-            numbers["boxes"][size] = [
-                box(rows, test, centre, step, num_draws, seed + k) for k in range(num_seeds)
-            ]
+            numbers["boxes"][size] = [box(rows, test, centre, step, num_draws, seed + k) for k in range(num_seeds)]
         found = scaled(first(often, share), scaled_draws, seed)
         numbers["scaling"][size] = {name: _describe(each) for name, each in found.items()}
     return Outcome(judge(numbers, quick), numbers, lambda figure: draw(figure, numbers), notes(numbers))

@@ -9,17 +9,18 @@ import jax
 import numpy as np
 
 from scirocco import _tree
-from scirocco.analysis.diagnosis import probing, rules, theory
+from scirocco.analysis.diagnosis import probing, rules
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
 from scirocco.data import as_source
-from scirocco.diagnostics import ess, rhat
+from scirocco.diagnostics import ess
+from scirocco.diagnostics.chains import ChainCheck, check_chains
 from scirocco.diagnostics.columns import Columns, label
 from scirocco.diagnostics.measures import Array
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding
-from scirocco.run.certificate import certify, observed_errors
+from scirocco.run.certificate import certificate_of
 from scirocco.run.choose import metric
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Origin
@@ -27,8 +28,8 @@ from scirocco.samplers import Sampler
 from scirocco.store import Stored
 from scirocco.types import Data, Params
 
-_FEW_DRAWS = 20
-_MOST_PARAMETERS, _MOST_DRAWS = 200, 20_000
+_FEW_DRAWS = 20  # fewer say nothing
+_MOST_PARAMETERS, _MOST_DRAWS = 200, 20_000  # whose drift is measured
 
 
 def diagnose(
@@ -82,36 +83,32 @@ def diagnose(
         )
     missing: list[str] = []
     num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
-    # chains are compared as in `run.summary()`
+    own_loop = run.kind == OWN_LOOP
     shown = run if run.converted is None else dataclasses.replace(run, draws=run.converted[0])
     columns = Columns(shown.named_draws()).spread(_MOST_PARAMETERS)
     columns = columns.thinned(max(1, run.num_draws // _MOST_DRAWS))
-    measures = _measure_chains(columns, num_steps, _seconds(run), _reshaped(run), run.group_size)
+    check = check_chains(run.labelled_draws(), run.group_size, loose=own_loop)
+    measures = _measure_chains(columns, _reshaped(run)) | check.measures | _rates(check, run, num_steps)
     if len(columns.names) < columns.total:
-        missing.append(
-            f"effective sizes of all parameters: {len(columns.names)} of {columns.total:,} were included"
-        )
+        missing.append(f"drift of all parameters: {len(columns.names)} of {columns.total:,} were included")
     origin = _origin(run, model, data, sampler, estimator, missing)
-    found, about = None, _about(run, origin, num_steps)
+    certificate = run.certificate
+    if certificate is None and not own_loop:  # those have no log density, and their chains are judged here
+        certificate = certificate_of(dataclasses.replace(run, origin=origin))
+    predicted, about = None, _about(run, origin, num_steps) | {"check": check, "certificate": certificate}
     certified = run.certificate is not None and run.certificate.trustworthy
     if origin is not None and certified:  # means and variances are known to be right: nothing to explain
         _add_prior(origin.model, probing.some_on_the_real_line(origin.model, run.draws), measures)
     elif origin is not None:
         try:
-            found = _look_closer(_one_place(run, measures), origin, measures, num_steps, seed)
+            predicted = _look_closer(_one_place(run, measures), origin, measures, num_steps, seed)
         except SciroccoError as error:
             missing.append(f"curvature, noise and Stein's identity: {error}")
-    known = dataclasses.replace(run, origin=origin)
-    certificate = run.certificate
-    if (
-        certificate is None and run.kind != OWN_LOOP
-    ):  # those have no log density, and their chains are judged above
-        certificate = certify(known)
-    if origin is not None and not certified:
-        measures |= observed_errors(known)
-    findings = rules.find_faults(measures, found, about)
+    findings = rules.find_faults(measures, predicted, about)
     if "modes" in run.preparation:
         findings.insert(0, rules.several_modes(run.preparation["modes"]))
+    if all(finding.name == "prior and data disagree" for finding in findings):
+        findings += rules.unexplained(certificate)
     return _labelled(run, Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate))
 
 
@@ -119,22 +116,17 @@ def _labelled(run: Run, found: Diagnosis) -> Diagnosis:
     """The diagnosis with the names that the parameters of a model have, such as those of its columns."""
     findings = [Finding(*map(run.labelled, dataclasses.astuple(each))) for each in found.findings]
     measures = {
-        name: run.labelled(value) if isinstance(value, str) else value
-        for name, value in found.measures.items()
+        name: run.labelled(value) if isinstance(value, str) else value for name, value in found.measures.items()
     }
-    certificate = found.certificate
-    if certificate is not None:
-        troubles = tuple(map(run.labelled, certificate.troubles))
-        certificate = dataclasses.replace(certificate, troubles=troubles)
-    return dataclasses.replace(found, findings=findings, measures=measures, certificate=certificate)
+    return dataclasses.replace(found, findings=findings, measures=measures)
 
 
 def _look_closer(
     draws: Params, origin: Origin, measures: dict[str, Any], num_steps: int, seed: int
-) -> theory.Theory | None:
+) -> probing.Theory | None:
     """Add the checks that need the model and the data."""
     probe = probing.make_probe(origin, draws, num_steps, seed)
-    found = theory.predict(probe, origin.sampler)
+    found = probing.predict(probe, origin.sampler)
     names = _position_names(probe.position)
     if found is not None:
         measures |= {
@@ -142,9 +134,7 @@ def _look_closer(
             "step_inflation": found.step,
             "noise_ratio": found.noise_ratio,
             "noise_inflation": found.noise,
-            "noise_inflation_parameter": None
-            if origin.sampler.needs.metric != "none"
-            else names[found.place],
+            "noise_inflation_parameter": None if origin.sampler.needs.metric != "none" else names[found.place],
         }
     temperature = float(origin.sampler.temperature)
     kind = "laplace" if len(names) <= metric.DENSE_LIMIT else "diagonal"
@@ -196,26 +186,21 @@ def _origin(
         return None
     if known is None:
         record = Record.from_json(Stored.open(run.path).record) if run.path else None
-        sampler = _part(record, sampler, "sampler")
-        estimator = _part(record, estimator, "estimator")
-        known = Origin(
-            model, as_source(data, None if model is None else model.facts.groups), sampler, estimator, None
-        )
+        sampler = _part(record and record.sampler, sampler, "sampler")
+        estimator = _part(record and record.estimator, estimator, "estimator")
+        known = Origin(model, as_source(data, None if model is None else model.facts.groups), sampler, estimator, None)
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")
         return None
     if float(known.sampler.temperature) == 0.0:
-        missing.append(
-            "curvature, noise, Stein's identity: at temperature 0 there is no distribution to sample"
-        )
+        missing.append("curvature, noise, Stein's identity: at temperature 0 there is no distribution to sample")
         return None
     return known
 
 
-def _part(record: Record | None, given: Sampler | Estimator | None, name: str) -> Any:
+def _part(written: Any, given: Sampler | Estimator | None, name: str) -> Any:
     if given is not None:
         return given
-    written = getattr(record, name, None)
     if written is None:
         raise InvalidValueError(
             f"this run does not contain its {name} (it was written by run.save): pass {name}=... as in sc.sample."
@@ -248,12 +233,6 @@ def _remembers_nothing(estimator: Estimator, run: Run) -> bool:
     return not jax.tree.leaves(memory)
 
 
-def _seconds(run: Run) -> float | None:
-    parts = [run.timing.get(name) for name in ("first_chunk", "sampling")]
-    walls = [part["wall"] for part in parts if isinstance(part, dict) and "wall" in part]
-    return float(sum(walls)) or None
-
-
 # -- checks of the draws alone ---------------------------------------------------------------------------------
 
 
@@ -264,46 +243,32 @@ def _reshaped(run: Run) -> tuple[str, ...]:
     return tuple(name for name, shape in shapes.items() if name in spec and spec[name]["shape"] != shape)
 
 
-def _measure_chains(
-    columns: Columns,
-    num_steps: int,
-    seconds: float | None,
-    reshaped: tuple[str, ...] = (),
-    group_size: int = 1,
-) -> dict[str, Any]:
-    """The numbers of `Diagnosis.measures` that need only draws."""
+def _measure_chains(columns: Columns, reshaped: tuple[str, ...]) -> dict[str, Any]:
+    """Parameters that stand still, and how far chains drift and are apart."""
     values = columns.values
     moving = values.reshape(-1, values.shape[2]).std(axis=0) > 0
-    stuck = [
-        n for n, m in zip(columns.names, moving, strict=True) if not (m or n.startswith(reshaped or " "))
-    ]
-    if not moving.any():
-        return {"stuck": stuck}
-    values, names = values[:, :, moving], [n for n, m in zip(columns.names, moving, strict=True) if m]
-    parts = values
-    if values.shape[0] == 1:  # its halves are compared
-        parts = values[:, : values.shape[1] // 2 * 2].reshape(2, -1, values.shape[2])
-    r_hat = rhat(parts, group_size=group_size)
-    (drift, trend), spread = _drift(values), _spread(values)
+    stuck = [n for n, m in zip(columns.names, moving, strict=True) if not (m or n.startswith(reshaped or " "))]
     out: dict[str, Any] = {"stuck": stuck} if stuck else {}
-
-    def worst(name: str, numbers: Array, largest: bool) -> None:
-        place = int(np.nanargmax(numbers) if largest else np.nanargmin(numbers))
-        out[name], out[f"{name}_parameter"] = float(numbers[place]), names[place]
-
-    worst("ess_bulk", ess(values, group_size=group_size), False)
-    worst("ess_tail", ess(values, "tail", group_size), False)
-    if np.isfinite(r_hat).any():
-        worst("r_hat", r_hat, True)
-    worst("drift", drift, True)
+    if not moving.any():
+        return out
+    values, names = values[:, :, moving], [n for n, m in zip(columns.names, moving, strict=True) if m]
+    (drift, trend), spread = _drift(values), _spread(values)
+    out |= {"drift": float(np.nanmax(drift)), "drift_parameter": names[int(np.nanargmax(drift))]}
     out["trend"], out["chain_spread"] = float(trend.max()), float(spread.max())
     if values.shape[0] > 1:
         place = int(np.argmax(spread))
         out["ess_of_one_chain"] = float(np.median([ess(chain[None, :, place]) for chain in values]))
-    if seconds:
-        out["ess_per_second"] = out["ess_bulk"] / seconds
-    out["ess_per_gradient"] = out["ess_bulk"] / max(1, num_steps * values.shape[0])
     return out
+
+
+def _rates(check: ChainCheck, run: Run, num_steps: int) -> dict[str, float]:
+    """Effective draws per second and per gradient."""
+    if "ess_bulk" not in check.worst:
+        return {}
+    parts = [run.timing.get(name) for name in ("first_chunk", "sampling")]
+    seconds = sum(part["wall"] for part in parts if isinstance(part, dict) and "wall" in part)
+    out = {"ess_per_second": check.ess / seconds} if seconds else {}
+    return out | {"ess_per_gradient": check.ess / max(1, num_steps * check.num_chains)}
 
 
 def _drift(values: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco.analysis.diagnosis.theory import noise_ratios
+from scirocco.analysis.diagnosis.probing import noise_ratios
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import around
@@ -25,8 +25,9 @@ from scirocco.types import Key, Params, PyTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_CHAINS, _BATCHES = 4, 4
-_MOST_PARAMETERS = 2_000
+_POINTS = 12  # of a curve
+_CHAINS, _BATCHES = 4, 4  # chains that are followed; batches at each draw
+_MOST_PARAMETERS = 2_000  # whose noise is measured
 _LINEAR = 100
 """The most parameters for which gradients are regressed on the draws."""
 
@@ -42,7 +43,7 @@ class NoiseCurve(NamedTuple):
     """How it was measured, as a sentence."""
 
 
-def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
+def noise_along(run: Run, seed: int = 0) -> NoiseCurve:
     """Gradient noise over injected noise along a run, from model and data or from stored gradients.
 
     In a step a gradient estimate of variance V adds ε² V to the variance, and the sampler 2 ε T, with momentum 2 ε C T:
@@ -53,8 +54,6 @@ def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
     ----------
     run
         A run from `sc.sample`. A loaded run has no model, so it must contain gradients.
-    num_points
-        Number of points along the run.
     seed
         Random seed of the batches used to measure it.
 
@@ -64,23 +63,21 @@ def noise_along(run: Run, num_points: int = 12, seed: int = 0) -> NoiseCurve:
         If it cannot be estimated; the message says why.
     """
     if run.origin is not None:
-        return _from_model(run, run.origin, num_points, seed)
+        return _from_model(run, run.origin, seed)
     if run.gradients is None:
         raise InvalidValueError(
             "gradient noise requires the model and the data, which a stored run does not contain, or gradients "
             "(keep_gradients=True)."
         )
-    return _from_gradients(run, num_points)
+    return _from_gradients(run)
 
 
-def _from_model(run: Run, origin: Origin, num_points: int, seed: int) -> NoiseCurve:
+def _from_model(run: Run, origin: Origin, seed: int) -> NoiseCurve:
     _check(origin)
     model, key = origin.model, jax.random.key(seed)
-    places = np.unique(np.linspace(0, run.num_draws - 1, num_points).round().astype(int))
+    places = np.unique(np.linspace(0, run.num_draws - 1, _POINTS).round().astype(int))
     chains = min(run.num_chains, _CHAINS)
-    drawn = jax.tree.map(
-        lambda leaf: jnp.stack([np.asarray(leaf[:chains, int(place)]) for place in places]), run.draws
-    )
+    drawn = jax.tree.map(lambda leaf: jnp.stack([np.asarray(leaf[:chains, int(place)]) for place in places]), run.draws)
     drawn = jax.tree.map(lambda leaf: jnp.repeat(leaf.reshape(-1, *leaf.shape[2:]), _BATCHES, axis=0), drawn)
     positions = jax.jit(jax.vmap(model.unconstrain))(drawn)
     last = jax.tree.map(lambda leaf: leaf[-1], positions)
@@ -124,9 +121,7 @@ def _check(origin: Origin) -> None:
             "not stored."
         )
     if float(_inner(origin.sampler).temperature) == 0.0:
-        raise InvalidValueError(
-            "at temperature 0 no noise is injected, so gradient noise cannot be compared with it."
-        )
+        raise InvalidValueError("at temperature 0 no noise is injected, so gradient noise cannot be compared with it.")
 
 
 def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
@@ -137,14 +132,14 @@ def _memory(origin: Origin, table: Table, position: Params, key: Key) -> PyTree:
     return estimator.prepare(origin.model, table, position, key).memory
 
 
-def _from_gradients(run: Run, num_points: int) -> NoiseCurve:
+def _from_gradients(run: Run) -> NoiseCurve:
     """V is the residual variance of the gradients regressed on the draws, in segments of the run."""
     sampler = _stored_sampler(run)
     _inner(sampler)
     x, g = (_flat(tree) for tree in (run.draws, run.gradients))
     size = x.shape[2]
     needed = 4 * (size + 1)
-    windows = min(num_points, x.shape[0] * x.shape[1] // needed, x.shape[1])
+    windows = min(_POINTS, x.shape[0] * x.shape[1] // needed, x.shape[1])
     if size > _LINEAR or windows < 1:
         raise InvalidValueError(
             f"gradient noise from stored gradients requires at most {_LINEAR} parameters and at least {needed:,} draws."
@@ -211,8 +206,5 @@ def _tree_like(flat: Array, position: Params) -> PyTree:
     parts = np.split(flat, cuts)
     return jax.tree.unflatten(
         structure,
-        [
-            jnp.asarray(part.reshape(leaf.shape), jnp.float32)
-            for part, leaf in zip(parts, leaves, strict=True)
-        ],
+        [jnp.asarray(part.reshape(leaf.shape), jnp.float32) for part, leaf in zip(parts, leaves, strict=True)],
     )

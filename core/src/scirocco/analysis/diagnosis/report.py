@@ -9,7 +9,7 @@ from typing import Any
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.run.certificate import Certificate
 
-_WIDTH = 100
+_WIDTH = 100  # characters of a printed line
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ NAMES = (
     "prior and data disagree",
     "variances do not fit",
     "several modes",
+    "trajectories diverge",
+    "gradients disagree",
 )
 
 
@@ -109,6 +111,7 @@ LABELS = {
     "ess_per_second": ("effective draws per second", "{:,.1f}"),
     "ess_per_gradient": ("effective draws per gradient estimate", "{:.2g}"),
     "r_hat": ("R-hat (worst parameter; 1 when chains agree)", "{:.3f}"),
+    "r_hat_of_halves": ("R-hat of the halves of the only chain (worst parameter)", "{:.3f}"),
     "drift": ("drift between halves, in sds (worst parameter)", "{:.2f}"),
     "curvature": ("step size (with momentum: squared) × largest curvature", "{:.3g}"),
     "step_inflation": ("variance inflated by the step, at most", "{:.1%}"),

@@ -5,29 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from scirocco.analysis.diagnosis.probing import Theory
 from scirocco.analysis.diagnosis.report import Finding
-from scirocco.analysis.diagnosis.theory import Theory
-from scirocco.run.certificate import in_digits
+from scirocco.diagnostics.chains import r_hat_in_digits
+from scirocco.run.certificate import DIVERGENT, Certificate
 
 TOLERATED = 0.2
 """Relative excess of a variance above which it is reported: a tenth of the standard deviation."""
-_FEW, _WANTED = 200, 400
-"""Effective draws below which a larger step is suggested, if one is possible; how many advice aims at."""
-_TOO_FEW = 100
-_R_HAT = 1.05
+_WANTED = 400  # effective draws that advice aims at
 _LARGER = 4.0
 """The step size counts as too small if it could be this many times as large."""
 APART = 1.0
 """Distance between chains, in sds within them, above which they may be in different modes."""
 _UNDER_WAY = 2.5
 """Trend, in sds, above which the chains have not converged yet."""
-_HARDLY_ANY = 20
-_MEAN_OFF, _SD_OFF, _STRAIGHT = 0.2, 0.12, 0.1
-"""Errors of means (in sds) and sds up to which a run is acceptable if the scores confirm them, and how straight the
-line through the scores must then be if the chains mix badly."""
+_HARDLY_ANY = 20  # effective draws of a chain that has settled
+_MEAN_OFF, _SD_OFF = 0.2, 0.12
+"""Limits of a certificate without troubles for means (in sds) and sds below which no further explanation is sought."""
 _PULL = 2.0
 """The prior may move the posterior by this many posterior sds."""
-_WILD = 10.0
+_WILD = 10.0  # relative excess of variances beyond which draws tell nothing of the prior
 FAR_OUT = 4.0
 """A posterior may be this many prior sds out. A prior that bounds a parameter without a finite mode has fewer."""
 
@@ -36,7 +33,7 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
     """All problems. `about`: facts about the run (`diverged`, `tuned`, `batch_size`, ...)."""
     if measures.get("stuck"):
         return [_stuck(measures["stuck"])]
-    good = not about["diverged"] and _is_acceptable(measures)
+    good = not about["diverged"] and _is_acceptable(about["certificate"])
     law = [] if good else _law(measures, theory, about)
     mixing = [] if good else _mixing(measures, theory, about, bool(law))
     if any(finding.name == "not converged" for finding in mixing) and measures["trend"] > _UNDER_WAY:
@@ -61,17 +58,28 @@ def find_faults(measures: dict[str, Any], theory: Theory | None, about: dict[str
     return found
 
 
-def _is_acceptable(measures: dict[str, Any]) -> bool:
-    """Whether the scores at the draws confirm their means and standard deviations, whatever else was measured.
+def _is_acceptable(certificate: Certificate | None) -> bool:
+    """Whether the scores at the draws confirm their means and standard deviations, whatever the closed forms say.
 
-    The closed forms are for the worst direction, which may not matter for any parameter, and few effective draws may
-    suffice.
+    These are for the worst direction, which may not matter for any parameter.
     """
-    if not {"mean_off", "sd_off", "ess_bulk"} <= measures.keys() or measures["ess_bulk"] < _HARDLY_ANY:
+    if certificate is None or certificate.mean_error is None or certificate.sd_error is None:
         return False
-    mixed = measures["ess_bulk"] >= _TOO_FEW and measures.get("r_hat", 1.0) <= _R_HAT
-    right = measures["mean_off"] <= _MEAN_OFF and measures["sd_off"] <= _SD_OFF
-    return right and (mixed or measures["nonlinearity"] <= _STRAIGHT)
+    return certificate.ok and certificate.mean_error <= _MEAN_OFF and certificate.sd_error <= _SD_OFF
+
+
+def unexplained(certificate: Certificate | None) -> list[Finding]:
+    """The troubles of a certificate for which nothing else was found."""
+    if certificate is None or certificate.ok:
+        return []
+    evidence = f"{'. '.join(trouble[:1].upper() + trouble[1:] for trouble in certificate.troubles)}."
+    if certificate.measures.get("divergent", 0.0) > DIVERGENT:
+        words = "trajectories diverge: part of the posterior is not explored"
+        advice = "Use a non-centred form, or shorter steps: sampler=sc.NUTS(target_acceptance=0.99)."
+        return [Finding("trajectories diverge", words, evidence, advice)]
+    words = "the gradients at the draws do not confirm their means and standard deviations"
+    advice = "Halve the step size and see whether the difference halves; if not, use more draws and a longer burn-in."
+    return [Finding("gradients disagree", words, evidence, advice)]
 
 
 def several_modes(modes: list[dict[str, Any]]) -> Finding:
@@ -99,9 +107,7 @@ def _stuck(names: list[str]) -> Finding:
 def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any]) -> list[Finding]:
     """Problems of the stationary distribution."""
     if about["diverged"]:
-        change = (
-            "" if theory is None else f" Use step_size={theory.suggested:.2g} (now {theory.step_size:.2g})."
-        )
+        change = "" if theory is None else f" Use step_size={theory.suggested:.2g} (now {theory.step_size:.2g})."
         return [
             Finding(
                 "step size too large",
@@ -111,7 +117,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
             )
         ]
     if theory is None:
-        return _law_without_theory(measures)
+        return _law_without_theory(measures, about)
     seen = _seen(measures)
     if theory.step > TOLERATED and theory.step >= theory.noise:
         size = "without bound" if math.isinf(theory.step) else f"by about {theory.step:.0%}"
@@ -125,7 +131,7 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
             )
         ]
     if theory.noise <= TOLERATED:
-        return _law_without_theory(measures)
+        return _law_without_theory(measures, about)
     inflated = f"variances are inflated by about {theory.noise:.0%}"
     place = measures.get("noise_inflation_parameter") or "the worst direction"
     if theory.friction is not None:
@@ -149,11 +155,10 @@ def _law(measures: dict[str, Any], theory: Theory | None, about: dict[str, Any])
     ]
 
 
-def _law_without_theory(measures: dict[str, Any]) -> list[Finding]:
+def _law_without_theory(measures: dict[str, Any], about: dict[str, Any]) -> list[Finding]:
     """Problems that only Stein's identity detects: samplers without closed forms, posteriors far from normal."""
     excess, error = measures.get("stein_inflation", 0.0), measures.get("stein_inflation_error", math.inf)
-    mixed = measures.get("ess_bulk", 0.0) >= _TOO_FEW and measures.get("r_hat", 1.0) <= _R_HAT
-    if not mixed or abs(excess) <= TOLERATED or not abs(excess) > 5 * error:
+    if about["check"].too_few or about["check"].disagree or abs(excess) <= TOLERATED or not abs(excess) > 5 * error:
         return []
     way = "large" if excess > 0 else "small"
     return [
@@ -172,22 +177,24 @@ def _mixing(
     measures: dict[str, Any], theory: Theory | None, about: dict[str, Any], law_is_wrong: bool
 ) -> list[Finding]:
     """Problems of mixing; one of three."""
-    if "ess_bulk" not in measures:
+    check = about["check"]
+    if "ess_bulk" not in measures or "drift" not in measures:
         return []
-    ess, r_hat = measures["ess_bulk"], measures.get("r_hat", 1.0)
-    bad = ess < _TOO_FEW or r_hat > _R_HAT
+    ess, (r_hat, r_hat_of) = check.ess, check.r_hat
+    bad = check.too_few or check.disagree
     drift, spread = measures["drift"], measures["chain_spread"]
     place = measures["ess_bulk_parameter"]
-    facts = f"{ess:,.0f} effective draws of {place}, R-hat {in_digits(r_hat)}, drift between halves {drift:.2f} sd"
+    facts = f"{ess:,.0f} effective draws of {place}, R-hat {r_hat_in_digits(r_hat)}, drift between halves "
+    facts += f"{drift:.2f} sd"
     under_way = bad and measures["trend"] > _UNDER_WAY
     settled = measures.get("ess_of_one_chain", 0.0) > _HARDLY_ANY and spread > 3 * drift
-    if r_hat > _R_HAT and spread > APART and settled:
+    if check.disagree and spread > APART and settled:
         return [
             Finding(
                 "chains disagree",
                 "the chains disagree: each stays in a different region",
                 f"Means of chains are {spread:.1f} standard deviations apart, while each chain drifts by {drift:.2f} "
-                f"(R-hat {in_digits(r_hat)} for {measures['r_hat_parameter']}).",
+                f"(R-hat {r_hat_in_digits(r_hat)} for {r_hat_of}).",
                 "The posterior has several modes, and the chains have found different ones. Fit longer (num_epochs); "
                 "if they still disagree, compare their scores on held-out data and do not pool these chains."
                 if about["own_loop"]
@@ -196,7 +203,7 @@ def _mixing(
                 "different points and compare the log densities, and do not pool these chains.",
             )
         ]
-    if theory is not None and not law_is_wrong and not under_way and ess < _FEW:
+    if theory is not None and not law_is_wrong and not under_way and bad:
         factor = theory.suggested / theory.step_size
         if factor >= _LARGER:
             return [
@@ -231,9 +238,7 @@ def _mixing(
         else ""
     )
     if about["own_loop"]:
-        advice = (
-            f"Fit for {'twice' if under_way else _times(ess)} as many steps or more (num_epochs, num_steps)."
-        )
+        advice = f"Fit for {'twice' if under_way else _times(ess)} as many steps or more (num_epochs, num_steps)."
     elif under_way:
         near = "" if about["centred"] else ", or start at the mode (sc.ControlVariates does)"
         advice = f"Use num_burnin={2 * about['num_steps']:,} or more{near}."
@@ -275,9 +280,7 @@ def _seen(measures: dict[str, Any]) -> str:
 
 
 def _product(theory: Theory) -> str:
-    return (
-        "Step size² × largest curvature" if theory.friction is not None else "Step size × largest curvature"
-    )
+    return "Step size² × largest curvature" if theory.friction is not None else "Step size × largest curvature"
 
 
 def _remedy(about: dict[str, Any]) -> str:

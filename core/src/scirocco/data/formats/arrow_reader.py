@@ -36,9 +36,7 @@ class ArrowTable:
         other, first = _schema(file), self.files[0].name
         for name in self.schema.names:
             if other.get_field_index(name) < 0:
-                raise InvalidValueError(
-                    f"{file.name} has no column `{name}`, but {first} has. {_SAME_SCHEMA}"
-                )
+                raise InvalidValueError(f"{file.name} has no column `{name}`, but {first} has. {_SAME_SCHEMA}")
             types = self.schema.field(name).type, other.field(name).type
             if types[0] != types[1]:
                 raise InvalidValueError(
@@ -46,9 +44,7 @@ class ArrowTable:
                 )
         extra = [name for name in other.names if self.schema.get_field_index(name) < 0]
         if extra:
-            raise InvalidValueError(
-                f"{file.name} has a column `{extra[0]}` that {first} lacks. {_SAME_SCHEMA}"
-            )
+            raise InvalidValueError(f"{file.name} has a column `{extra[0]}` that {first} lacks. {_SAME_SCHEMA}")
 
     def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
         """Batches of rows of every file in turn."""
@@ -87,7 +83,7 @@ _SAME_SCHEMA = "All files of a folder must have the same columns and types: cast
 
 def _schema(file: Path) -> Any:
     with reading(file):
-        if file.suffix in PARQUET:
+        if file.suffix.lower() in PARQUET:
             parquet = require("pyarrow.parquet", "reading Parquet files")
             with parquet.ParquetFile(file) as opened:
                 return opened.schema_arrow
@@ -110,7 +106,7 @@ def _open_ipc(file: Path) -> Any:
 
 def _batches(file: Path, wanted: list[str]) -> Iterator[Any]:
     """Record batches of moderate size."""
-    if file.suffix in PARQUET:
+    if file.suffix.lower() in PARQUET:
         parquet = require("pyarrow.parquet", "reading Parquet files")
         # A small buffer: otherwise whole row groups are kept undecoded.
         with parquet.ParquetFile(file, buffer_size=1 << 16, pre_buffer=False) as opened:
@@ -156,9 +152,7 @@ def _check_type(kind: Any, name: str) -> None:
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         advice = "text or bytes: encode it as numbers (0, 1, 2, ...)"
     if advice:
-        raise InvalidTypeError(
-            f"{name} has type {kind}, which holds {advice} first, or omit it with columns={{...}}."
-        )
+        raise InvalidTypeError(f"{name} has type {kind}, which holds {advice} first, or omit it with columns={{...}}.")
     return None
 
 

@@ -14,15 +14,19 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.formats.arrow_reader import ARROW, PARQUET, ArrowTable
-from scirocco.data.formats.readers import NpyTable, NpzTable, SourceTable, ZarrTable, is_sparse, reading
+from scirocco.data.formats.readers import FolderTable, NpyTable, NpzTable, SourceTable, ZarrTable, is_sparse, reading
 from scirocco.data.formats.text import DELIMITERS, delimiter_of
-from scirocco.data.formats.text_table import EXACT, TextTable, WiderColumnError
+from scirocco.data.formats.text_table import TextTable, WiderColumnError
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.data.native.folder import FolderSource
+from scirocco.data.native.header import FILE_NAME
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
+from scirocco.data.values import EXACT
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 Columns = Mapping[str, str | Sequence[str]]
+TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
+"""Endings of files that are tables and nothing else, text also with .gz; a .txt file may have documents."""
 
 
 class ColumnPlan:
@@ -100,9 +104,7 @@ class ColumnPlan:
         if any(sign in entry for sign in "*?["):
             found = [name for name in names if fnmatch.fnmatchcase(name, entry) and name not in named]
             if not found:
-                raise InvalidValueError(
-                    f"the pattern {entry!r} matches no column of {self.where}. {_listed(names)}"
-                )
+                raise InvalidValueError(f"the pattern {entry!r} matches no column of {self.where}. {_listed(names)}")
             return found
         close = difflib.get_close_matches(entry, names, n=1)
         hint = f"Did you mean `{close[0]}`? " if close else ""
@@ -191,12 +193,19 @@ def _plain_names(columns: Any) -> list[str]:
     return [name for name in listed if not any(sign in name for sign in "*?[")]
 
 
-def open_table(path: Path, wanted: Sequence[str] = ()) -> SourceTable:
+def is_table(path: Path) -> bool:
+    """Whether a file is a table by its name."""
+    return path.name.lower().removesuffix(".gz").endswith(TABLES)
+
+
+def open_table(path: Path, wanted: Sequence[str] = (), encoding: str = "utf-8") -> SourceTable:
     """The reader for this file or folder; `wanted` are names that the first line of a text file may have."""
     if not path.exists():
         raise InvalidValueError(f"there is no file or folder {path}.")
     _checks.readable(path)
     if path.is_dir():
+        if (path / FILE_NAME).exists():
+            return FolderTable(path)
         if any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return ZarrTable(path)
         return ArrowTable(path, _files_inside(path))
@@ -204,14 +213,12 @@ def open_table(path: Path, wanted: Sequence[str] = ()) -> SourceTable:
     if path.suffix.lower() in (*PARQUET, *ARROW):
         return ArrowTable(path, [path])
     if delimiter_of(path) is not None:
-        return TextTable(path, wanted)
+        return TextTable(path, wanted, encoding)
     if name.endswith(".npy"):
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzTable(path)
-    raise InvalidValueError(
-        f"{path.name}: files of this kind cannot be read as a table. Supported are {_KNOWN}."
-    )
+    raise InvalidValueError(f"{path.name}: files of this kind cannot be read as a table. Supported are {_KNOWN}.")
 
 
 def _files_inside(path: Path) -> list[Path]:
@@ -229,9 +236,7 @@ def _files_inside(path: Path) -> list[Path]:
     raise InvalidValueError(f"{path} holds no Parquet, Arrow or Zarr data. Supported are {_KNOWN}.")
 
 
-def _write(
-    folder: str | os.PathLike[str], options: dict[str, Any], chunks: Iterator[dict[str, np.ndarray]]
-) -> None:
+def _write(folder: str | os.PathLike[str], options: dict[str, Any], chunks: Iterator[dict[str, np.ndarray]]) -> None:
     with FolderWriter(folder, **options) as writer:
         for chunk in chunks:
             writer.append(chunk)

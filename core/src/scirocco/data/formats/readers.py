@@ -1,4 +1,4 @@
-"""The readers for NumPy's own files and Zarr. A table yields chunks of columns."""
+"""The readers for NumPy's own files, Zarr and data folders. A table yields chunks of columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.data.native.npy import as_bytes, decode_header
-from scirocco.data.native.precision import check_kind
+from scirocco.data.native.folder import FolderSource
+from scirocco.data.native.npy import as_bytes, check_kind, decode_header
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 
 CHUNK_BYTES = 16 << 20
@@ -130,9 +130,7 @@ class _Stream:
     def __init__(self, file: Any):
         self.dtype, self.shape, fortran = decode_header(file)
         self._file = file
-        self._columnwise = (
-            _unpacked(file, self.dtype, self.shape) if fortran and len(self.shape) > 1 else None
-        )
+        self._columnwise = _unpacked(file, self.dtype, self.shape) if fortran and len(self.shape) > 1 else None
 
     def next(self, start: int, count: int) -> np.ndarray:
         if self._columnwise is not None:
@@ -182,6 +180,28 @@ class ZarrTable:
             with reading(self.path):
                 chunk = {name: np.asarray(array[start : start + step]) for name, array in arrays.items()}
             yield chunk
+
+
+class FolderTable:
+    """The arrays of a data folder; a matrix that was made of columns has those again."""
+
+    def __init__(self, path: Path):
+        self.source, self.label, self.single = FolderSource(path), path.name, False
+        self._names = {name: entry.columns or (name,) for name, entry in self.source.header.arrays.items()}
+        self.names = [column for group in self._names.values() for column in group]
+        self.single = self.source.header.single and self.names == ["data"]
+
+    def chunks(self, wanted: list[str], numbers: bool = True) -> Iterator[dict[str, np.ndarray]]:
+        """Some rows of all arrays."""
+        source = self.source
+        step = rows_per_chunk(source.nbytes / max(1, source.num_rows))
+        for start in range(0, source.num_rows, step):
+            rows = source.read(start, start + step)
+            found: dict[str, np.ndarray] = {}
+            for name, array in (rows if isinstance(rows, dict) else {"data": rows}).items():
+                columns = self._names[name]
+                found |= {columns[0]: array} if columns == (name,) else dict(zip(columns, array.T, strict=True))
+            yield {name: found[name] for name in wanted}
 
 
 def _row_bytes(dtype: np.dtype, shape: tuple[int, ...]) -> int:

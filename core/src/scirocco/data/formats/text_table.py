@@ -16,6 +16,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco.data.formats import text
+from scirocco.data.values import EXACT
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 GAPS = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "<NA>", "#N/A"))
@@ -23,8 +24,6 @@ GAPS = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "
 _FLAGS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+$")
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ].*)?)?$")
-EXACT = 2**53
-"""Whole numbers up to here are exact in double precision."""
 _MANY = 1_000_000
 """Different texts of a column, above which they are hardly repeated."""
 _FEW_COLUMNS = 3
@@ -83,9 +82,7 @@ class Kind:
             return np.dtype(np.float64)
         if not self.gap and -(2**63) <= self.low and self.high < 2**63:
             return np.dtype(np.int64)
-        return (
-            np.dtype(np.uint64) if not self.gap and 0 <= self.low and self.high < 2**64 else np.dtype(object)
-        )
+        return np.dtype(np.uint64) if not self.gap and 0 <= self.low and self.high < 2**64 else np.dtype(object)
 
     def array(self, fields: list[str]) -> np.ndarray:
         """Fields as an array of this type."""
@@ -150,9 +147,7 @@ class TextTable:
             raise InvalidValueError(f"{path} is empty: it has no line of names, and no rows.")
         self._has_names, remark = _has_names(head, wanted)
         bare = [f"x{number}" for number in range(len(head[0]))]
-        self.names = (
-            [name or own for name, own in zip(head[0], bare, strict=True)] if self._has_names else bare
-        )
+        self.names = [name or own for name, own in zip(head[0], bare, strict=True)] if self._has_names else bare
         self._kinds: dict[str, Kind] = {}
         if remark:
             shown = ", ".join(field[:40] for field in head[0][:8]) + (", ..." if len(head[0]) > 8 else "")

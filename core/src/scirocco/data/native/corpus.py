@@ -26,8 +26,15 @@ from scirocco.data.native.header import (
     stamp,
     verify_arrays,
 )
-from scirocco.data.native.npy import MAP_LIMIT, ArrayFile, ArrayFileWriter, run_entries
-from scirocco.data.native.precision import check_kind, stored_dtype, to_stored
+from scirocco.data.native.npy import (
+    MAP_LIMIT,
+    ArrayFile,
+    ArrayFileWriter,
+    check_kind,
+    run_entries,
+    stored_dtype,
+    to_stored,
+)
 from scirocco.data.shuffle import shuffled_numbers
 from scirocco.data.values import as_csr
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
@@ -91,9 +98,7 @@ class CorpusSource(RowSource):
         self.path: Path | None = path
         self.header: Header | None = read_header(path)
         if self.header.kind != "corpus":
-            raise InvalidValueError(
-                f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path)."
-            )
+            raise InvalidValueError(f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path).")
         self.num_rows = self.header.num_rows
         self.vocabulary_size: int = self.header.extra["vocabulary_size"]
         self.longest_row: int = self.header.extra["longest_row"]
@@ -121,10 +126,7 @@ class CorpusSource(RowSource):
     @property
     def row_spec(self) -> PyTree:
         """Shape and dtype of one padded row."""
-        return {
-            name: jax.ShapeDtypeStruct((self.longest_row,), dtype)
-            for name, (_, dtype) in self._wanted.items()
-        }
+        return {name: jax.ShapeDtypeStruct((self.longest_row,), dtype) for name, (_, dtype) in self._wanted.items()}
 
     @property
     def _wanted(self) -> Mapping[str, tuple[tuple[int, ...], np.dtype]]:
@@ -262,7 +264,7 @@ def _document(rows: Any, bad: np.ndarray) -> str:
     return f"document {int(np.searchsorted(rows.indptr, np.argmax(bad), side='right')) - 1} (counted from 0)"
 
 
-_WRITE_ROWS = 1 << 16
+_WRITE_ROWS = 1 << 16  # documents written at a time
 
 
 def write_corpus(
@@ -291,19 +293,13 @@ def write_corpus(
     """
     seed = _checks.positive_int(seed, "seed", minimum=0)
     corpus = CorpusSource(matrix)
-    order = (
-        shuffled_numbers(corpus.num_rows, seed, SeedPurpose.CORPUS_ORDER)
-        if shuffle
-        else np.arange(corpus.num_rows)
-    )
+    order = shuffled_numbers(corpus.num_rows, seed, SeedPurpose.CORPUS_ORDER) if shuffle else np.arange(corpus.num_rows)
     partial = PartialFolder(path, overwrite=overwrite)
     try:
         entries = _write_arrays(partial.path, corpus, order)
         extra = {"vocabulary_size": corpus.vocabulary_size, "longest_row": corpus.longest_row}
         header = Header(
-            *("corpus", corpus.num_rows, bool(shuffle), seed if shuffle else None, entries),
-            source=source,
-            extra=extra,
+            *("corpus", corpus.num_rows, bool(shuffle), seed if shuffle else None, entries), source=source, extra=extra
         )
         partial.finish(header)
     except BaseException:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.data.arrays import RowSource
+from scirocco.data.arrays import RowSource, check_lengths
 from scirocco.data.native.header import check_unchanged, open_arrays, read_header, stamp, verify_arrays
 from scirocco.data.native.npy import MAP_LIMIT, ArrayFile
 from scirocco.data.native.writer import DEFAULT_MEMORY, FolderWriter
@@ -22,7 +22,7 @@ from scirocco.types import PyTree, Rows
 
 __all__ = ["FolderSource", "FolderWriter", "describe_folder", "open_folder", "write_folder"]
 
-_WRITE_BYTES = 16 << 20
+_WRITE_BYTES = 16 << 20  # rows written at a time
 
 
 class FolderSource(RowSource):
@@ -150,9 +150,7 @@ class FolderSource(RowSource):
             return {}
         if self.header.single:
             out = dict.fromkeys(self._files, out)
-        return check_buffers(
-            out, {name: (file.row_shape, file.dtype) for name, file in self._files.items()}, count
-        )
+        return check_buffers(out, {name: (file.row_shape, file.dtype) for name, file in self._files.items()}, count)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self.path), self._digest, self.map_limit)
@@ -249,23 +247,14 @@ def write_folder(
     table = named_columns(data)
     data = data if table is None else table
     single = not isinstance(data, Mapping)
-    arrays = {
-        name: _as_array(leaf, name) for name, leaf in ({"data": data} if single else dict(data)).items()
-    }
+    arrays = {name: _as_array(leaf, name) for name, leaf in ({"data": data} if single else dict(data)).items()}
     if not arrays:
-        raise InvalidValueError(
-            "`data` holds no arrays. Pass an array or a dict of arrays with one row per datum."
-        )
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
-        raise InvalidValueError(f"the arrays have different numbers of rows ({listed}). They must be equal.")
-    num_rows = next(iter(lengths.values()))
+        raise InvalidValueError("`data` holds no arrays. Pass an array or a dict of arrays with one row per datum.")
+    check_lengths({f"`{name}`": array for name, array in arrays.items()})
+    num_rows = len(next(iter(arrays.values())))
     step = max(1, _WRITE_BYTES // max(1, sum(array[:1].nbytes for array in arrays.values())))
     options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "dtype": dtype, "memory": memory}
-    with FolderWriter(
-        path, **options, overwrite=overwrite, single=single, source="arrays in memory"
-    ) as writer:
+    with FolderWriter(path, **options, overwrite=overwrite, single=single, source="arrays in memory") as writer:
         for start in range(0, num_rows, step):
             writer.append({name: array[start : start + step] for name, array in arrays.items()})
     return FolderSource(path)

@@ -21,7 +21,7 @@ FILE_NAME = "scirocco-data.json"
 STAMP_NAME = "scirocco-data.stamp"
 """The sizes and times of the files when they were last known to be intact, as a hash."""
 FORMAT = "scirocco-data"
-VERSION = 1
+VERSION = 1  # of the format
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,17 +211,14 @@ class PartialFolder:
         self.target = _checks.path(path, "path")
         self.overwrite = overwrite
         if not self.target.name:
-            raise InvalidValueError(
-                f"`path` is {self.target}, the root of all folders. Choose another folder."
-            )
+            raise InvalidValueError(f"`path` is {self.target}, the root of all folders. Choose another folder.")
         self.path = self.target.with_name(self.target.name + ".partial")
         self._check_target()
         if self.path.exists():
             ours = self.path.is_dir() and ((self.path / _MARK).exists() or not any(self.path.iterdir()))
             if not ours:
                 raise InvalidValueError(
-                    f"{self.path} exists and is not from an interrupted conversion. Move it, or choose "
-                    "another folder."
+                    f"{self.path} exists and is not from an interrupted conversion. Move it, or choose another folder."
                 )
             shutil.rmtree(self.path)
         _checks.make_folder(self.path, "path")

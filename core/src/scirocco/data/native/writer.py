@@ -14,15 +14,15 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._random import SeedPurpose
+from scirocco.data.arrays import check_lengths
 from scirocco.data.native.header import ArrayEntry, Header, PartialFolder
-from scirocco.data.native.npy import ArrayFileWriter
-from scirocco.data.native.precision import check_kind, check_precision, stored_dtype, to_stored
+from scirocco.data.native.npy import ArrayFileWriter, check_kind, check_precision, stored_dtype, to_stored
 from scirocco.data.shuffle import RowShuffle
 from scirocco.data.values import as_numpy
 from scirocco.errors import InvalidValueError
 
-DEFAULT_MEMORY = 1 << 30
-_MOST_ARRAYS = 200
+DEFAULT_MEMORY = 1 << 30  # bytes
+_MOST_ARRAYS = 200  # each is an open file
 
 
 class FolderWriter:
@@ -101,9 +101,7 @@ class FolderWriter:
     def finish(self) -> Path:
         """Write the remaining rows, complete the files, and give the folder its name."""
         if not self.num_rows:
-            raise InvalidValueError(
-                f"{self.source or 'the data'}: there are no rows, so there is nothing to write."
-            )
+            raise InvalidValueError(f"{self.source or 'the data'}: there are no rows, so there is nothing to write.")
         if self._shuffler is not None:
             for records in self._shuffler.drain():
                 self._write({name: records[f"f{i}"] for i, name in enumerate(self._files)})
@@ -111,13 +109,9 @@ class FolderWriter:
         for name, file in self._files.items():
             size, crc = file.finish()
             columns = tuple(self.columns.get(name, ()))
-            entries[name] = ArrayEntry(
-                self._names[name], file.dtype.str, file.rows, file.row_shape, size, crc, columns
-            )
+            entries[name] = ArrayEntry(self._names[name], file.dtype.str, file.rows, file.row_shape, size, crc, columns)
         seed = self.seed if self.shuffle else None
-        self._partial.finish(
-            Header("rows", self.num_rows, self.shuffle, seed, entries, self.single, self.source)
-        )
+        self._partial.finish(Header("rows", self.num_rows, self.shuffle, seed, entries, self.single, self.source))
         return self._partial.target
 
     def abandon(self) -> None:
@@ -155,9 +149,7 @@ class FolderWriter:
             if array.ndim == 0:
                 raise InvalidValueError(f"{self._label(name)} is a single number, not one row per datum.")
             if not math.prod(array.shape[1:]):
-                raise InvalidValueError(
-                    f"{self._label(name)} has rows of shape {array.shape[1:]}, with no values."
-                )
+                raise InvalidValueError(f"{self._label(name)} has rows of shape {array.shape[1:]}, with no values.")
         self._names = file_names(list(chunk))
         fields = []
         for i, (name, array) in enumerate(chunk.items()):
@@ -174,12 +166,7 @@ class FolderWriter:
             raise InvalidValueError(
                 f"the arrays change from {sorted(self._files)} to {sorted(chunk)} at row {self.num_rows}."
             )
-        lengths = {name: len(array) for name, array in chunk.items()}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"`{name}`: {length}" for name, length in lengths.items())
-            raise InvalidValueError(
-                f"the arrays have different numbers of rows ({listed}). They must be equal."
-            )
+        check_lengths({f"`{name}`": array for name, array in chunk.items()})
 
     def _stored(self, name: str, rows: np.ndarray) -> np.ndarray:
         file, label = self._files[name], self._label(name)

@@ -14,7 +14,7 @@ Words = tuple[np.uint64, np.uint64]
 Seed: TypeAlias = int | tuple[int, int]
 """A non-negative int below 2¹²⁸, or a pair of ints below 2⁶⁴."""
 
-_WORD = 1 << 64
+_WORD = 1 << 64  # one more than the largest word
 
 
 class Operand(NamedTuple):

@@ -61,9 +61,7 @@ def cir_blocks(
 
 
 @cached
-def gamma_blocks(
-    shape: Array, varies: bool, value: float, out: Array, seed: Words, first: int, last: int
-) -> None:
+def gamma_blocks(shape: Array, varies: bool, value: float, out: Array, seed: Words, first: int, last: int) -> None:
     """Gamma numbers of scale 1."""
     for block in range(first, last):
         s0, s1 = stream(seed[0], seed[1], uint64(block))
@@ -73,9 +71,7 @@ def gamma_blocks(
 
 
 @cached
-def poisson_blocks(
-    mean: Array, varies: bool, value: float, out: Array, seed: Words, first: int, last: int
-) -> None:
+def poisson_blocks(mean: Array, varies: bool, value: float, out: Array, seed: Words, first: int, last: int) -> None:
     """Poisson numbers, as 64-bit integers."""
     for block in range(first, last):
         s0, s1 = stream(seed[0], seed[1], uint64(block))
@@ -159,9 +155,7 @@ def move_columns(
 
 
 @called
-def _add_excess(
-    total: Array, values: Array, marks: Array, base: Array, late: Array, lead: Array, count: int
-) -> None:
+def _add_excess(total: Array, values: Array, marks: Array, base: Array, late: Array, lead: Array, count: int) -> None:
     """Add the sum over columns of the expectation of values - base after their overdue time."""
     for j in range(count):
         behind, before = math.exp(-late[j]), math.exp(lead[j] - late[j])
@@ -171,9 +165,7 @@ def _add_excess(
 
 
 @called
-def _catch_up(
-    values: Array, marks: Array, late: Array, lead: Array, base: Array, chosen: Array, seed: Words
-) -> None:
+def _catch_up(values: Array, marks: Array, late: Array, lead: Array, base: Array, chosen: Array, seed: Words) -> None:
     for j in range(chosen.size):
         if late[j] <= 0.0:
             continue
@@ -192,9 +184,7 @@ def _catch_up(
 
 
 @called
-def _advance(
-    values: Array, marks: Array, shapes: Array, base: Array, time: float, chosen: Array, seed: Words
-) -> None:
+def _advance(values: Array, marks: Array, shapes: Array, base: Array, time: float, chosen: Array, seed: Words) -> None:
     ratio, scale = factors(time, 1.0)
     for j in range(chosen.size):
         s0, s1 = stream(seed[0], seed[1], uint64(chosen[j]))

@@ -25,11 +25,10 @@ from numpy import uint64
 
 _GOLDEN = uint64(0x9E3779B97F4A7C15)  # ⌊2⁶⁴/φ⌋, the increment of splitmix64
 _OTHER = uint64(0xD1B54A32D192ED03)  # an odd number without pattern, for the second word
-_UNIT = 2.0**-52
-_LAYERS = 256
+_UNIT = 2.0**-52  # of an integer abscissa
+_LAYERS = 256  # of a ziggurat: one byte
 _NORMAL_EDGE = 3.6541528853610088  # where the tail begins: makes 256 layers of equal area close at the mode
-_EXPONENTIAL_EDGE = 7.697117470131050
-_HALF_PI_ROOT = math.sqrt(math.pi / 2)
+_EXPONENTIAL_EDGE = 7.697117470131050  # the same for exponential numbers
 
 Table = np.ndarray[Any, np.dtype[Any]]
 
@@ -50,11 +49,11 @@ def _layers(edge: float, area: float, density: str) -> tuple[Table, Table, Table
     return x[:-1] * _UNIT, inside, np.array([height(t) for t in x])
 
 
-_NORMAL_AREA = _NORMAL_EDGE * math.exp(-0.5 * _NORMAL_EDGE**2) + _HALF_PI_ROOT * math.erfc(
-    _NORMAL_EDGE / math.sqrt(2)
-)
+# areas of a layer: that of the base strip, with the tail
+_NORMAL_TAIL = math.sqrt(math.pi / 2) * math.erfc(_NORMAL_EDGE / math.sqrt(2))  # beyond the edge
+_NORMAL_AREA = _NORMAL_EDGE * math.exp(-0.5 * _NORMAL_EDGE**2) + _NORMAL_TAIL  # of each layer
 _NORMAL_WIDTH, _NORMAL_INSIDE, _NORMAL_HEIGHT = _layers(_NORMAL_EDGE, _NORMAL_AREA, "normal")
-_EXPONENTIAL_AREA = (_EXPONENTIAL_EDGE + 1.0) * math.exp(-_EXPONENTIAL_EDGE)
+_EXPONENTIAL_AREA = (_EXPONENTIAL_EDGE + 1.0) * math.exp(-_EXPONENTIAL_EDGE)  # the same
 _EXPONENTIAL_WIDTH, _EXPONENTIAL_INSIDE, _EXPONENTIAL_HEIGHT = _layers(
     _EXPONENTIAL_EDGE, _EXPONENTIAL_AREA, "exponential"
 )

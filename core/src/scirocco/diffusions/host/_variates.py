@@ -13,7 +13,7 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import called, exponential, inlined, normal, uniform
 
-_ONE_OVER_E = math.exp(-1.0)
+_ONE_OVER_E = math.exp(-1.0)  # computed once
 
 
 @inlined
@@ -70,9 +70,9 @@ def gamma(s0: uint64, s1: uint64, shape: float) -> tuple[uint64, uint64, float]:
 
 LARGE = 12.0  # from here on transformed rejection is the faster; its constants are valid from 10 on
 _LONGEST = uint64(127)  # the distribution function of Poisson(12) is 1 in double long before
-_RECIPROCAL = np.array([0.0] + [1.0 / k for k in range(1, 129)])
-_LOG_FACTORIAL = np.array([math.lgamma(k + 1.0) for k in range(10)])
-_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+_RECIPROCAL = np.array([0.0] + [1.0 / k for k in range(1, 129)])  # 1/k: no division in the loop
+_LOG_FACTORIAL = np.array([math.lgamma(k + 1.0) for k in range(10)])  # where Stirling's series is too short
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)  # of Stirling's series
 
 
 @called

@@ -16,7 +16,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _CIR, _GAMMA, _POISSON = 1, 2, 3  # different functions get unrelated numbers from the same seed
 _FEW_BLOCKS = 4  # too few for several threads: about 0.1 ms of work
-_LARGEST_MEAN = 1e15
+_LARGEST_MEAN = 1e15  # counts are exact doubles
 _LARGEST_GROWTH = 700.0  # exp of it is still a double
 _SHORTEST = 1e-300  # so is one over it
 
@@ -33,14 +33,8 @@ def cir(
 ) -> Array:
     """Exact transitions of independent Cox-Ingersoll-Ross processes, on the CPU.
 
-    The process dθ = (a - bθ) dt + sqrt(2θ) dW has the stationary distribution Gamma(shape a, rate b) for b > 0. Given
-    the current θ, its value a time t later is drawn without discretisation:
-
-        s = (1 - e^(-bt)) / b,    N ~ Poisson(θ e^(-bt) / s),    θ' = s Gamma(a + N),
-
-    that is s/2 times a non-central χ² number with 2a degrees of freedom and non-centrality 2 θ e^(-bt) / s. Mean
-    θ e^(-bt) + a s, variance 2 θ e^(-bt) s + a s². Nothing is clipped: a value that underflows is 0, and 0 is not
-    absorbing.
+    The process dθ = (a - bθ) dt + sqrt(2θ) dW of `scirocco.diffusions.cir`, which says how it is drawn. Nothing is
+    clipped: a value that underflows is 0, and 0 is not absorbing.
 
     Parameters
     ----------
@@ -61,11 +55,6 @@ def cir(
     num_threads
         Default: all cores.
 
-    Returns
-    -------
-    array
-        θ', in the shape that the arguments broadcast to.
-
     Examples
     --------
     >>> import numpy as np
@@ -76,9 +65,7 @@ def cir(
     True
     """
     start = arguments.as_real(theta, "theta")
-    others = {
-        name: arguments.as_real(x, name) for name, x in (("shape", shape), ("time", time), ("rate", rate))
-    }
+    others = {name: arguments.as_real(x, name) for name, x in (("shape", shape), ("time", time), ("rate", rate))}
     arguments.check_sign(start, "theta", sign=">= 0")
     arguments.check_sign(others["shape"], "shape", sign="> 0")
     arguments.check_sign(others["time"], "time", sign="> 0")
@@ -89,7 +76,7 @@ def cir(
     operands = [arguments.operand(x, common, start.dtype, result) for x in (start, *others.values())]
     arrays, varies, values = zip(*operands, strict=True)
     words = arguments.seed_words(seed, _CIR)
-    kernels = _kernels()
+    kernels = compiled()
 
     def work(first: int, last: int) -> None:
         kernels.cir_blocks(*arrays, varies, values, result.reshape(-1), words, first, last)
@@ -111,21 +98,12 @@ def gamma(
 
     Parameters
     ----------
-    seed
-        A non-negative int, or a pair of ints below 2**64; the result does not depend on the number of threads.
+    seed, out, num_threads
+        As for `cir`.
     shape
         a > 0. For many numbers of one shape use np.broadcast_to(a, (n,)), which takes no memory.
-    out
-        Array to write to, instead of a new one.
-    num_threads
-        Default: all cores.
     dtype
         float32 or float64; default: that of `shape`.
-
-    Returns
-    -------
-    array
-        Gamma numbers, in the shape of `shape`.
 
     Examples
     --------
@@ -143,7 +121,7 @@ def gamma(
     result = arguments.output(out, shapes.shape, kind)
     array, varies, value = arguments.operand(shapes, shapes.shape, kind, result)
     words = arguments.seed_words(seed, _GAMMA)
-    kernels = _kernels()
+    kernels = compiled()
 
     def work(first: int, last: int) -> None:
         kernels.gamma_blocks(array, varies, value, result.reshape(-1), words, first, last)
@@ -151,32 +129,17 @@ def gamma(
     return _run(work, result, num_threads)
 
 
-def poisson(
-    seed: Seed,
-    mean: ArrayLike,
-    *,
-    out: Array | None = None,
-    num_threads: int | None = None,
-) -> Array:
+def poisson(seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_threads: int | None = None) -> Array:
     """Independent Poisson numbers, on the CPU.
 
     Mass e^(-λ) λ^k / k!, for every λ from 0 to 10¹⁵.
 
     Parameters
     ----------
-    seed
-        A non-negative int, or a pair of ints below 2**64; the result does not depend on the number of threads.
+    seed, out, num_threads
+        As for `cir`; `out` has the type int64.
     mean
         λ >= 0. For many numbers of one mean use np.broadcast_to(λ, (n,)), which takes no memory.
-    out
-        Array to write to (int64), instead of a new one.
-    num_threads
-        Default: all cores.
-
-    Returns
-    -------
-    array
-        Counts, int64, in the shape of `mean`.
 
     Examples
     --------
@@ -193,7 +156,7 @@ def poisson(
     result = arguments.output(out, means.shape, np.int64)
     array, varies, value = arguments.operand(means, means.shape, np.float64, result)
     words = arguments.seed_words(seed, _POISSON)
-    kernels = _kernels()
+    kernels = compiled()
 
     def work(first: int, last: int) -> None:
         kernels.poisson_blocks(array, varies, value, result.reshape(-1), words, first, last)
@@ -201,16 +164,16 @@ def poisson(
     return _run(work, result, num_threads)
 
 
-def _kernels() -> ModuleType:
+def compiled(purpose: str = "compiled CPU kernels") -> ModuleType:
     """The compiled part, imported when it is first needed."""
-    _extras.require("numba", "compiled CPU kernels")
+    _extras.require("numba", purpose)
     from scirocco.diffusions.host import _kernels
 
     return _kernels
 
 
 def _run(work: Callable[[int, int], None], result: Array, num_threads: int | None) -> Array:
-    blocks = -(-result.size // _kernels().BLOCK)
+    blocks = -(-result.size // compiled().BLOCK)
     run_blocks(work, blocks, 1 if blocks <= _FEW_BLOCKS and num_threads is None else num_threads)
     return result
 

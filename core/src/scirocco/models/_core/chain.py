@@ -14,8 +14,7 @@ import jax
 import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores
-from scirocco.run.keeping import Chains, HostChunk
-from scirocco.run.sinks import Kept
+from scirocco.run.keeping import Chains, HostChunk, Kept
 from scirocco.types import PyTree
 
 Arrays = dict[str, np.ndarray]
@@ -96,7 +95,7 @@ class Chain(abc.ABC):
     """The lowest bits of the second seed word say what the numbers are for, the others are the number of the step."""
 
     def __init__(self, seed: int, number: int):
-        self.seed = seed_of(seed, number)
+        self.seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)  # 63 bits
         self.step = 0
         self._has_begun = False
 
@@ -148,11 +147,6 @@ class Chain(abc.ABC):
         for name in self.STATE:
             setattr(self, name, state[name].copy())
         self.step = int(state["steps"][0])
-
-
-def seed_of(seed: int, number: int) -> int:
-    """The seed of a chain of a fit: 63 bits."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
 
 
 class Spec(NamedTuple):

@@ -14,16 +14,14 @@ from scirocco._version import __version__
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.chain import HostChains
-from scirocco.models._core.length import BY_THE_CLOCK, Asked, Length
-from scirocco.run import encoding, records, run_group, snapshot
-from scirocco.run.keeping import Keeping
+from scirocco.models._core.length import BY_THE_CLOCK, AskedDraws, FitLength
+from scirocco.run import encoding, records, run_group
+from scirocco.run.keeping import Keeping, StoreSink, new_sink
 from scirocco.run.loading import load
-from scirocco.run.progress import Bar, Callback, Clock
+from scirocco.run.progress import Bar, Callback, Clock, Stopwatch
 from scirocco.run.records import OWN_LOOP, Record
 from scirocco.run.result import Run
 from scirocco.run.session import Plan, Session
-from scirocco.run.sinks import StoreSink, new_sink
-from scirocco.run.time_limit import Stopwatch
 from scirocco.store import Store, Stored, holds_run, open_stored, refuse_unless_free
 
 if TYPE_CHECKING:
@@ -38,14 +36,14 @@ _LARGE = 2**30
 
 
 @dataclass(frozen=True)
-class Fit:
+class PlannedFit:
     """A program with its length: all that defines a run, without the options of its execution."""
 
     name: str
     """Name of the model in records."""
     program: OwnChains
-    asked: Asked
-    length: Length
+    asked: AskedDraws
+    length: FitLength
     note: dict[str, str]
     """What is needed to load the model from a store."""
 
@@ -119,7 +117,7 @@ class Fit:
 
 
 def run_fit(
-    fit: Fit,
+    fit: PlannedFit,
     *,
     store: Path | None,
     resume: bool,
@@ -138,7 +136,9 @@ def run_fit(
     )
     if store is not None and resume and holds_run(store):
         found = open_stored(store)
-        if _is_done(found):  # nothing to write: the disk may be read-only
+        record, reached = records.read(found)
+        if reached.status == "complete" and reached.step >= record.num_steps(reached.num_samples):
+            # nothing to write: the disk may be read-only
             _checked(fit, found)
             return load(store)
         fit, session = _resumed(fit, store)
@@ -164,7 +164,7 @@ def run_fit(
         session.sink.close()
 
 
-def _new(fit: Fit, store: Path | None, overwrite: bool) -> Session:
+def _new(fit: PlannedFit, store: Path | None, overwrite: bool) -> Session:
     if store is not None:
         refuse_unless_free(store, overwrite)
     chains, plan = fit.chains(), fit.plan()
@@ -173,26 +173,21 @@ def _new(fit: Fit, store: Path | None, overwrite: bool) -> Session:
     return Session(chains, plan, record, sink)
 
 
-def _resumed(fit: Fit, path: Path) -> tuple[Fit, Session]:
+def _resumed(fit: PlannedFit, path: Path) -> tuple[PlannedFit, Session]:
     """A stored fit, with the choices it had made; an error if the data, settings or length differ."""
     store = Store.open(path)
     try:
         record, reached = records.read(store)
         fit, plan = _checked(fit, store)
         chains = fit.chains()
-        chains.restore(snapshot.of_chains(store.read_state()))
+        chains.restore(encoding.chains_in(store.read_state()))
     except BaseException:
         store.close()
         raise
     return fit, Session(chains, plan, record, StoreSink(store, fit.program.spec.kept()), reached)
 
 
-def _is_done(found: Stored) -> bool:
-    record, reached = records.read(found)
-    return reached.status == "complete" and reached.step >= record.num_steps(reached.num_samples)
-
-
-def _checked(fit: Fit, found: Store | Stored) -> tuple[Fit, Plan]:
+def _checked(fit: PlannedFit, found: Store | Stored) -> tuple[PlannedFit, Plan]:
     """The fit with the choices that the stored one had made, and its plan; an error if they differ."""
     record, _ = records.read(found)
     if record.model != fit.name:
@@ -214,7 +209,7 @@ def _checked(fit: Fit, found: Store | Stored) -> tuple[Fit, Plan]:
     return fit, plan
 
 
-def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
+def _refuse_another_length(fit: PlannedFit, plan: Plan, path: Path) -> None:
     if plan.num_burnin == BY_THE_CLOCK:
         if fit.length.max_seconds is None:
             raise InvalidValueError(
@@ -233,7 +228,7 @@ def _refuse_another_length(fit: Fit, plan: Plan, path: Path) -> None:
 
 
 def _burnt_in(
-    fit: Fit, session: Session, callbacks: tuple[Callback, ...], bar: Bar
+    fit: PlannedFit, session: Session, callbacks: tuple[Callback, ...], bar: Bar
 ) -> tuple[Session, Stopwatch | None]:
     """Run a burn-in with a time limit; return the session that follows it, and the callback that ends it in time.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,11 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import loading, records, snapshot
+from scirocco.run import encoding, loading, records
 from scirocco.run.encoding import decode, encode
 from scirocco.run.records import Record
 from scirocco.run.result import Run
-from scirocco.store import Store, Stored, open_stored
+from scirocco.store import Store, open_stored
 
 Path = str | os.PathLike[str]
 _NOTE = "sc.models."
@@ -53,28 +54,20 @@ def read(name: str, words: str, path: Path, values: Sequence[type] = ()) -> Save
     """
     stored = open_stored(path)
     with records.understood(stored.path):
-        return _read_all(stored, name, words, path, values)
+        record, progress = records.read(stored)
+        if model_in(record) != name:
+            raise InvalidTypeError(f"the run in {path} is not one of {words}.")
+        if not progress.draws:
+            raise InvalidValueError(
+                f"the run in {path} has no draws yet ({progress.status} in its burn-in after {progress.step:,} steps): "
+                "try again later, or resume it."
+            )
+        noted = json.loads((record.notes or {})[_NOTE + name])
+        settings = {key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)}
+        return Saved(settings, noted["told"], encoding.fitted_in(stored.read_state()), loading.load(path))
 
 
-def _read_all(stored: Stored, name: str, words: str, path: Path, values: Sequence[type]) -> Saved:
-    record, progress = records.read(stored)
-    if model_in(record) != name:
-        raise InvalidTypeError(f"the run in {path} is not one of {words}.")
-    if not progress.draws:
-        raise InvalidValueError(
-            f"the run in {path} has no draws yet ({progress.status} in its burn-in after {progress.step:,} steps): try "
-            "again later, or resume it."
-        )
-    noted = json.loads((record.notes or {})[_NOTE + name])
-    settings = {
-        key: _read(value, key, values) for key, value in noted["settings"].items() if not _is_code(value)
-    }
-    return Saved(settings, noted["told"], snapshot.fitted(stored.read_state()), loading.load(path))
-
-
-def save(
-    run: Run, note: dict[str, str], arrays: Mapping[str, np.ndarray], path: Path, overwrite: bool
-) -> None:
+def save(run: Run, note: dict[str, str], arrays: Mapping[str, np.ndarray], path: Path, overwrite: bool) -> None:
     """Save the run of a model with its note and arrays."""
     if run.path is not None and os.path.realpath(run.path) == os.path.realpath(path):
         raise InvalidValueError(
@@ -86,19 +79,19 @@ def save(
 
 def has_arrays(path: Path) -> bool:
     """Whether a store has arrays that its model needs: those of its last draw, because a resumed run starts without."""
-    return bool(snapshot.fitted(open_stored(path).read_state()))
+    return bool(encoding.fitted_in(open_stored(path).read_state()))
 
 
 def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
     """Add arrays that the model needs to the store of its run."""
     if run.path is not None and arrays:
         with Store.open(run.path) as store:
-            store.commit(store.read_state() | snapshot.save_fitted(arrays), store.progress)
+            store.commit(store.read_state() | encoding.save_fitted(arrays), store.progress)
 
 
 def _written(value: Any, values: Sequence[type]) -> Any:
     if type(value) in values:
-        parts: dict[str, Any] = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        parts: dict[str, Any] = vars(value) if dataclasses.is_dataclass(value) else value._asdict()
         return {"value": type(value).__name__, "parts": {key: encode(part) for key, part in parts.items()}}
     if _tree.is_array(value) and value.shape == ():
         value = value.item()

@@ -11,13 +11,13 @@ import numpy as np
 from scirocco import _checks
 from scirocco.errors import InvalidValueError
 
-_DEFAULT_EPOCHS = 20
+_DEFAULT_EPOCHS = 20  # passes of a run whose length is not given
 BY_THE_CLOCK = 1 << 30
 """Planned steps of a burn-in with a time limit."""
 
 
-class Length(NamedTuple):
-    """Length of a run: steps, or seconds."""
+class FitLength(NamedTuple):
+    """FitLength of a run: steps, or seconds."""
 
     num_steps: int | None
     max_seconds: float | None
@@ -35,7 +35,7 @@ def check_length(
     steps_of: Callable[[float], int] | None = None,
     default_epochs: float = _DEFAULT_EPOCHS,
     planned_steps: int | None = None,
-) -> Length:
+) -> FitLength:
     """Check the length; at most one of three. Default: `planned_steps`, or `default_epochs` passes.
 
     `steps_of` are the steps of a number of passes; by default as many as have the rows in batches of `batch_size`.
@@ -43,25 +43,23 @@ def check_length(
     Examples
     --------
     >>> check_length(None, 3, None, num_rows=1000, batch_size=300)
-    Length(num_steps=10, max_seconds=None, is_default=False)
+    FitLength(num_steps=10, max_seconds=None, is_default=False)
     """
     given = {"num_steps": num_steps, "num_epochs": num_epochs, "max_seconds": max_seconds}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
-        raise InvalidValueError(
-            f"pass only one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}."
-        )
+        raise InvalidValueError(f"pass only one of num_steps, num_epochs and max_seconds, not {' and '.join(named)}.")
     if num_steps is not None:
-        return Length(_checks.positive_int(num_steps, "num_steps"), None)
+        return FitLength(_checks.positive_int(num_steps, "num_steps"), None)
     if max_seconds is not None:
         _checks.positive(max_seconds, "max_seconds")
-        return Length(None, float(max_seconds))
+        return FitLength(None, float(max_seconds))
     if num_epochs is None and planned_steps is not None:
-        return Length(planned_steps, None)
+        return FitLength(planned_steps, None)
     epochs = default_epochs if num_epochs is None else num_epochs
     _checks.positive(epochs, "num_epochs")
     steps = math.ceil(float(epochs) * num_rows / batch_size) if steps_of is None else steps_of(float(epochs))
-    return Length(max(1, steps), None, num_epochs is None)
+    return FitLength(max(1, steps), None, num_epochs is None)
 
 
 def check_burnin(given: Any, name: str = "num_burnin") -> int | float:
@@ -76,14 +74,18 @@ def check_burnin(given: Any, name: str = "num_burnin") -> int | float:
     return float(given)
 
 
-def check_draws(num_samples: int, num_burnin: float, thin: int | None) -> tuple[int, float, int | None]:
-    """Check the arguments that define which draws are kept."""
-    apart = None if thin is None else _checks.positive_int(thin, "thin")
-    return _checks.positive_int(num_samples, "num_samples"), check_burnin(num_burnin), apart
+class DrawSpread(NamedTuple):
+    """Positions of the draws in a run, as arguments of `sc.sample`."""
+
+    num_samples: int
+    num_burnin: int
+    """Steps before the first `thin`."""
+    thin: int
+    """Steps from one draw to the next."""
 
 
-class Asked(NamedTuple):
-    """The arguments that all models have: which draws of how many chains are wanted; checked, see `check_draws`."""
+class AskedDraws(NamedTuple):
+    """The arguments that all models have, checked: which draws of how many chains are wanted."""
 
     num_samples: Any
     """Draws per chain; a short run gives fewer."""
@@ -94,86 +96,54 @@ class Asked(NamedTuple):
     num_chains: Any
     seed: int
 
-    def or_else(self, num_samples: int, num_burnin: float) -> Asked:
-        """The same with these values instead of None."""
-        samples = num_samples if self.num_samples is None else self.num_samples
-        return self._replace(
-            num_samples=samples, num_burnin=num_burnin if self.num_burnin is None else self.num_burnin
-        )
-
     def planned_steps(self, first_steps: int = 0) -> int | None:
-        """Steps of a run that keeps the draws wanted; None if they do not determine its length."""
-        return planned_steps(self.num_samples, self.num_burnin, self.thin, first_steps)
+        """Steps of a run that keeps the draws wanted, none in the first steps; None if they do not determine them.
 
-    def spread(self, num_steps: int, first_steps: int = 0) -> Spread:
-        """Positions of the draws in a run of `num_steps`."""
-        return spread(num_steps, self.num_samples, self.num_burnin, first_steps, self.thin)
+        Examples
+        --------
+        >>> [AskedDraws(100, *lengths, 1, 0).planned_steps() for lengths in ((50, 2), (0.5, 2), (50, None))]
+        [250, 400, None]
+        """
+        if self.thin is None:
+            return None
+        kept = self.num_samples * self.thin
+        steps: int = kept + first_steps
+        if isinstance(self.num_burnin, int):
+            return max(steps, kept + self.num_burnin)
+        steps = max(steps, int(kept / (1.0 - self.num_burnin)))
+        while self._after_burnin(steps) < kept:
+            steps += 1
+        return steps
 
     def first_draw(self) -> int:
         """Number of steps of the shortest run with a draw."""
-        return planned_steps(1, self.num_burnin, self.thin or 1) or 1
+        return self._replace(num_samples=1, thin=self.thin or 1).planned_steps() or 1
 
+    def spread(self, num_steps: int, first_steps: int = 0) -> DrawSpread:
+        """Spread draws over a run after its burn-in, the last at its end; none in the first steps.
 
-class Spread(NamedTuple):
-    """Positions of the draws in a run."""
+        With `thin`, draws are that many steps apart, and a run that is longer than needed has a longer burn-in.
 
-    num_draws: int
-    burn_in: int
-    """Steps before the first `thin`."""
-    thin: int
-    """Steps from one draw to the next."""
+        Examples
+        --------
+        >>> AskedDraws(20, 0.5, None, 4, 0).spread(100)
+        DrawSpread(num_samples=20, num_burnin=60, thin=2)
+        >>> AskedDraws(20, 30, 3, 4, 0).spread(100)
+        DrawSpread(num_samples=20, num_burnin=40, thin=3)
+        """
+        left = min(self._after_burnin(num_steps), num_steps - first_steps)
+        if left < (self.thin or 1) and (self.thin or isinstance(self.num_burnin, int)):
+            thin = f", thin = {self.thin}" if self.thin else ""
+            raise InvalidValueError(
+                f"a run of {num_steps} steps has no draw after its burn-in (num_burnin = {self.num_burnin}{thin}): use "
+                "more steps or a shorter burn-in."
+            )
+        left = max(1, left)
+        draws = max(1, min(self.num_samples, left // (self.thin or 1)))
+        apart = self.thin or left // draws
+        return DrawSpread(draws, max(0, num_steps - draws * apart), apart)
 
-    def named(self) -> dict[str, int]:
-        """The same as arguments of `sc.sample`."""
-        return {"num_samples": self.num_draws, "num_burnin": self.burn_in, "thin": self.thin}
-
-
-def spread(
-    num_steps: int, num_draws: int, num_burnin: float, first_steps: int = 0, thin: int | None = None
-) -> Spread:
-    """Spread draws over the run after the burn-in, the last at its end; none in the first steps.
-
-    `num_burnin` is a number of steps (int) or a fraction of the run (float). With `thin`, draws are that many
-    steps apart, and a run that is longer than needed has a longer burn-in.
-
-    Examples
-    --------
-    >>> spread(100, 20, 0.5)
-    Spread(num_draws=20, burn_in=60, thin=2)
-    >>> spread(100, 20, 30, thin=3)
-    Spread(num_draws=20, burn_in=40, thin=3)
-    """
-    left = min(_steps_after(num_steps, num_burnin), num_steps - first_steps)
-    if left < (thin or 1) and (thin or isinstance(num_burnin, int)):
-        raise InvalidValueError(
-            f"a run of {num_steps} steps has no draw after its burn-in (num_burnin = {num_burnin}"
-            f"{f', thin = {thin}' if thin else ''}): use more steps or a shorter burn-in."
-        )
-    left = max(1, left)
-    draws = max(1, min(num_draws, left // (thin or 1)))
-    apart = thin or left // draws
-    return Spread(draws, max(0, num_steps - draws * apart), apart)
-
-
-def planned_steps(num_samples: int, num_burnin: float, thin: int | None, first_steps: int = 0) -> int | None:
-    """Steps of a run that keeps `num_samples` draws, each `thin` steps after the last; None if `thin` is None.
-
-    Examples
-    --------
-    >>> planned_steps(100, 50, 2), planned_steps(100, 0.5, 2), planned_steps(100, 50, None)
-    (250, 400, None)
-    """
-    if thin is None:
-        return None
-    kept = num_samples * thin
-    steps = kept + first_steps
-    if isinstance(num_burnin, int):
-        return max(steps, kept + num_burnin)
-    steps = max(steps, int(kept / (1.0 - num_burnin)))
-    while _steps_after(steps, num_burnin) < kept:
-        steps += 1
-    return steps
-
-
-def _steps_after(num_steps: int, num_burnin: float) -> int:
-    return num_steps - num_burnin if isinstance(num_burnin, int) else int(num_steps * (1.0 - num_burnin))
+    def _after_burnin(self, num_steps: int) -> int:
+        if isinstance(self.num_burnin, int):
+            return num_steps - self.num_burnin
+        return int(num_steps * (1.0 - self.num_burnin))

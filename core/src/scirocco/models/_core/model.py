@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from scirocco import _checks
-from scirocco.diagnostics.columns import Columns
+from scirocco.diagnostics.chains import check_chains, r_hat_in_digits
 from scirocco.diagnostics.frames import html_summary
-from scirocco.diagnostics.measures import rhat
-from scirocco.drawing.markup import Html, join, tag
-from scirocco.errors import NoDrawsError
+from scirocco.drawing.markup import join, tag
+from scirocco.errors import InvalidValueError, NoDrawsError, NotFittedError
 from scirocco.models._core import files, registry
-from scirocco.models._core.conventions import Conventions, not_fitted
-from scirocco.models._core.length import Asked, check_burnin
+from scirocco.models._core.length import AskedDraws, check_burnin
 from scirocco.models._core.program import FitOptions, Program
 from scirocco.models._core.view import View
+from scirocco.run import records
 from scirocco.run.result import Run
+from scirocco.samplers.schedules import Schedule
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_LEAST_DRAWS = 20
-"""Draws of a chain below which R-hat says nothing."""
-_LIMIT = 1.1
-"""R-hat above which `fit` warns."""
-_CHANCE = 12.0
-"""Half-chains of n independent draws exceed R-hat² = 1 + 12 / n in one of 2,000 parameters."""
+StepSize = float | Schedule | Callable[[int], float] | None
+"""A step size: a number or a schedule; None: the default of the model."""
 
 
-class FittedModel(Conventions):
+def with_options(signature: inspect.Signature) -> inspect.Signature:
+    """A signature with the names of `FitOptions` in place of `**options`."""
+    given = list(signature.parameters.values())
+    if not given or given[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+        return signature
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name], annotation=kind.__forward_arg__)
+        for name, kind in FitOptions.__annotations__.items()
+    ]
+    return signature.replace(parameters=[*given[:-1], *named])
+
+
+_OPTIONS: dict[str, Any] = dict.fromkeys(("num_steps", "num_epochs", "max_seconds", "store")) | {
+    "resume": False,
+    "overwrite": False,
+    "callbacks": (),
+    "progress": True,
+}
+"""Defaults of `FitOptions`."""
+
+
+class FittedModel:
     """A model with posterior draws.
 
     A model makes a program of its data in `fit`, and calls `_run`. It writes `_results`, which turns the draws into
-    what users see, for a fit and for a file; `_watched`, what is compared between chains; and `_view`.
+    what users see, for a fit and for a file; `_watched`, what is compared between chains; and `_view`. As in
+    scikit-learn, the constructor stores its arguments under their names, and they are checked when they are used.
     """
 
     ADVICE: ClassVar[str] = "Run the chains longer (num_epochs)."
@@ -48,6 +68,11 @@ class FittedModel(Conventions):
     """Arguments with functions or weights of the user, which a file does not have: they are passed to `load`."""
     VALUES: ClassVar[tuple[type, ...]] = ()
     """Classes of arguments that a file may contain: dataclasses or named tuples of plain values."""
+
+    _estimator_type: ClassVar[str | None] = None
+    """For scikit-learn: "classifier", "regressor" or "density_estimator"; None: a transformer."""
+    _takes_counts: ClassVar[bool] = False
+    """Whether the input must be >= 0, for scikit-learn."""
 
     num_samples: Any
     num_burnin: Any
@@ -60,7 +85,7 @@ class FittedModel(Conventions):
     _noted: dict[str, Any]
     _arrays: Mapping[str, Array]
 
-    # -- a model writes these -----------------------------------------------------------------------------------------
+    # -- a model writes these ------------------------------------------------------------------------------------------
 
     def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> Mapping[str, Any]:
         """Set the attributes that follow from the draws, and return the draws as users see them.
@@ -85,7 +110,7 @@ class FittedModel(Conventions):
         """Arrays that are saved with the draws."""
         return self._arrays
 
-    # -- and has these ------------------------------------------------------------------------------------------------
+    # -- and has these -------------------------------------------------------------------------------------------------
 
     @classmethod
     def preset(cls, name: str, *args: Any, **changes: Any) -> Self:
@@ -126,11 +151,12 @@ class FittedModel(Conventions):
         `code` are arguments of the constructor with functions or weights of your own: a file contains no code.
         """
         saved = files.read(cls.__name__, registry.MODELS[cls.__name__].words, path, cls.VALUES)
-        model = cls(**(saved.settings | code))
-        model._settle(saved.run, saved.told, saved.arrays)
+        with records.understood(os.fspath(path)):
+            model = cls(**(saved.settings | code))
+            model._settle(saved.run, saved.told, saved.arrays)
         return model
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _asked(
         self,
@@ -141,7 +167,7 @@ class FittedModel(Conventions):
         thin: int | None = None,
         num_burnin: float | None = None,
         share: float | None = None,
-    ) -> Asked:
+    ) -> AskedDraws:
         """The common arguments, checked; what is None has the given default.
 
         Without one, None is only for arguments that are None in the constructor: the program then decides.
@@ -159,25 +185,22 @@ class FittedModel(Conventions):
         burn_in = share if burn_in is None else burn_in
         arguments = inspect.signature(type(self)).parameters
         open_ones = {name for name, argument in arguments.items() if argument.default is None}
-        return Asked(
-            None
-            if samples is None and "num_samples" in open_ones
-            else _checks.positive_int(samples, "num_samples"),
+        return AskedDraws(
+            None if samples is None and "num_samples" in open_ones else _checks.positive_int(samples, "num_samples"),
             None if burn_in is None and "num_burnin" in open_ones else check_burnin(burn_in),
             None if apart is None else _checks.positive_int(apart, "thin"),
-            None
-            if chains is None and "num_chains" in open_ones
-            else _checks.positive_int(chains, "num_chains"),
+            None if chains is None and "num_chains" in open_ones else _checks.positive_int(chains, "num_chains"),
             _checks.positive_int(self.seed, "seed", minimum=0),
         )
 
-    def _run(self, program: Program, options: FitOptions, asked: Asked | None = None) -> Self:
+    def _run(self, program: Program, options: FitOptions, asked: AskedDraws | None = None) -> Self:
         """Run the program, and settle the results; a fit that fails leaves the model as it was."""
         note = self._note(program.told)
         asked = self._asked(options) if asked is None else asked
         run = program.run(type(self).__name__, asked, note, options)
         if run.draws is None or not run.num_draws:
-            raise NoDrawsError.after(run.status, _steps_made(run))
+            phases = [phase for phase in run.timing.values() if isinstance(phase, Mapping)]
+            raise NoDrawsError.after(run.status, sum(int(phase.get("steps", 0)) for phase in phases))
         files.add_arrays(run, program.arrays)
         self._settle(run, program.told, program.arrays)
         self._warn_if_unmixed()
@@ -201,9 +224,7 @@ class FittedModel(Conventions):
     def _judged(self) -> Run:
         """The run with the draws whose chains are compared."""
         draws = self._watched()
-        labels = {
-            axis: names for axis, names in self._coordinates().items() if axis.rpartition("_dim_")[0] in draws
-        }
+        labels = {axis: names for axis, names in self._coordinates().items() if axis.rpartition("_dim_")[0] in draws}
         return dataclasses.replace(
             self.run_, draws=draws, path=None, origin=None, converted=(draws, labels) if labels else None
         )
@@ -211,31 +232,98 @@ class FittedModel(Conventions):
     def _warn_if_unmixed(self) -> None:
         """Warn about the largest R-hat of the summary, unless it may be chance."""
         judged = self._judged()
-        if judged.num_draws < _LEAST_DRAWS:
-            return
-        alone, length = judged.num_chains == 1, judged.num_draws // 2
-        worst, where = 1.0, ""
-        for part in Columns(judged.labelled_draws()).parts():
-            values = part.values
-            if alone:  # its halves are compared
-                values = values[0, : 2 * length].reshape(2, length, -1)
-            largest = np.nan_to_num(rhat(values, group_size=judged.group_size), nan=1.0)
-            if largest.max(initial=1.0) > worst:
-                worst, where = float(largest.max()), part.names[int(largest.argmax())]
-        half = length // 2 if alone else length
-        if worst > max(_LIMIT, (1 + _CHANCE / half) ** 0.5):
-            who = "halves of the only chain" if alone else "chains"
+        check = check_chains(judged.labelled_draws(), judged.group_size, loose=True)
+        if check.disagree:
+            (r_hat, where), who = check.r_hat, check.who.removeprefix("the ")
             _checks.warn(
-                f"the {who} of this {type(self).__name__} have not converged: R-hat of `{where}` is {worst:.2f}, and "
-                f"the intervals are unreliable. {self.ADVICE}"
+                f"the {who} of this {type(self).__name__} have not converged: R-hat of `{where}` is "
+                f"{r_hat_in_digits(r_hat)}, and the intervals are unreliable. {self.ADVICE}"
             )
 
-    def _html_of_fit(self) -> Html:
-        if "run_" not in vars(self):
-            return Html("")
-        return join([tag("p", repr(self.run_)), html_summary(self._judged().labelled_draws())])
+    # -- scikit-learn's interface, without scikit-learn ----------------------------------------------------------------
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._check_arguments()
+
+    @classmethod
+    def _check_arguments(cls) -> None:
+        """Unknown arguments of the constructor and of `fit` are answered by those that were meant."""
+        made: Any = cls.__init__
+        fit: Any = vars(cls).get("fit", getattr(cls, "fit", None))
+        if fit is None or made is object.__init__:
+            return
+        known = dict.fromkeys(cls._names(), f"{cls.__name__}(...)")
+        signature = with_options(inspect.signature(fit))
+        to_fit = dict.fromkeys(signature.parameters, f"{cls.__name__}.fit")
+        cls.fit = _checks.known_arguments(  # type: ignore[attr-defined]
+            fit, f"{cls.__name__}.fit", known, signature=signature
+        )
+        cls.__init__ = _checks.known_arguments(made, cls.__name__, to_fit)  # type: ignore[method-assign]
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return list(inspect.signature(cls).parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {name: vars(self)[name] for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set some arguments of the constructor; they are checked when used."""
+        for name, value in params.items():
+            if name not in self._names():
+                kind = type(self).__name__
+                raise InvalidValueError(f"{kind} has no parameter `{name}`. It has {', '.join(self._names())}.")
+            setattr(self, name, value)
+        return self
+
+    def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """A report of the fit in text and plots, shown in a notebook; with `path` also written as one HTML file.
+
+        The same as `sc.report.show(model, path, **options)`.
+        """
+        # reports depend on this package, which works without them: imported only when needed
+        return importlib.import_module("scirocco.report").show(self, path, **options)
+
+    def __repr__(self) -> str:
+        defaults = {name: p.default for name, p in inspect.signature(type(self)).parameters.items()}
+        shown = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n])]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags for scikit-learn's pipelines."""
+        from scirocco._extras import require
+
+        utils, kind = require("sklearn.utils", "a scikit-learn pipeline"), self._estimator_type
+        return utils.Tags(
+            estimator_type=kind,
+            target_tags=utils.TargetTags(required=kind in ("classifier", "regressor")),
+            transformer_tags=utils.TransformerTags() if kind is None else None,
+            classifier_tags=utils.ClassifierTags() if kind == "classifier" else None,
+            regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
+            input_tags=utils.InputTags(sparse=True, positive_only=self._takes_counts),
+        )
+
+    def _repr_html_(self) -> str:
+        """The settings and, after `fit`, the summary of the draws, for notebooks."""
+        parts = [tag("pre", repr(self))]
+        if "run_" in vars(self):
+            parts += [tag("p", repr(self.run_)), html_summary(self._judged().labelled_draws())]
+        return join(parts)
 
 
-def _steps_made(run: Run) -> int:
-    """Steps of all phases of a run."""
-    return int(sum(phase.get("steps", 0) for phase in run.timing.values() if isinstance(phase, Mapping)))
+def not_fitted(message: str) -> Exception:
+    """The error, also an instance of scikit-learn's NotFittedError if scikit-learn is imported."""
+    exceptions = sys.modules.get("sklearn.exceptions")
+    if exceptions is None:
+        return NotFittedError(message)
+    kind = type("NotFittedError", (NotFittedError, exceptions.NotFittedError), {})
+    return kind(message)
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return bool(np.all(a == b)) and type(a) is type(b)
+    except Exception:
+        return False

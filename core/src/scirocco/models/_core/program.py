@@ -14,11 +14,10 @@ from scirocco import _programs
 from scirocco.data.arrays import ArraySource
 from scirocco.estimators import ControlVariates, Full
 from scirocco.models._core.chain import Chain, Spec
-from scirocco.models._core.driver import Fit, run_fit
-from scirocco.models._core.length import BY_THE_CLOCK, Asked, Length, check_length
+from scirocco.models._core.driver import PlannedFit, run_fit
+from scirocco.models._core.length import BY_THE_CLOCK, AskedDraws, FitLength, check_length
 from scirocco.run import Run, load
-from scirocco.run.progress import Callback, as_callbacks
-from scirocco.run.time_limit import Stopwatch, affordable
+from scirocco.run.progress import Callback, Stopwatch, affordable, as_callbacks
 from scirocco.samplers import BAOAB, Preconditioned
 from scirocco.store import holds_run
 
@@ -95,27 +94,24 @@ class OwnChains:
     after_clock: Callable[[Sequence[Any]], int] | None = None
     as_stored: Callable[[dict[str, Any]], OwnChains] | None = None
 
-    def run(self, name: str, asked: Asked, note: dict[str, str], options: FitOptions) -> Run:
+    def run(self, name: str, asked: AskedDraws, note: dict[str, str], options: FitOptions) -> Run:
         """Run the chains."""
         _programs.begin()
-        return run_fit(Fit(name, self, asked, self.length(asked, options), note), **_of_session(options))
+        return run_fit(PlannedFit(name, self, asked, self.length(asked, options), note), **_of_session(options))
 
     def gathered(
-        self, name: str, asked: Asked, kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]]
+        self, name: str, asked: AskedDraws, kept: Sequence[Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]]
     ) -> Run:
         """The run of chains that the model moved itself, from the draws and statistics `kept[chain][draw]`."""
-        fit = Fit(name, self, asked, Length(None, None), {})
+        fit = PlannedFit(name, self, asked, FitLength(None, None), {})
         record = fit.record(fit.plan_of(len(kept[0]), 0, 1))
         parts = [
-            {
-                each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept])
-                for each in kept[0][0][part]
-            }
+            {each: np.stack([[drawn[part][each] for drawn in chain] for chain in kept]) for each in kept[0][0][part]}
             for part in (0, 1)
         ]
         return Run(parts[0], None, parts[1], record.configuration, record.report, {}, "complete", [])
 
-    def length(self, asked: Asked, options: FitOptions) -> Length:
+    def length(self, asked: AskedDraws, options: FitOptions) -> FitLength:
         """The length of the run."""
         return check_length(
             *_lengths(options),
@@ -161,7 +157,7 @@ class Sampled:
     least_steps: int = 1
     finish: Callable[[Run], Run] = lambda run: run
 
-    def run(self, name: str, asked: Asked, note: dict[str, str], options: FitOptions) -> Run:
+    def run(self, name: str, asked: AskedDraws, note: dict[str, str], options: FitOptions) -> Run:
         """Run for a number of steps or of seconds; or, without a length, as long as `sc.sample` chooses.
 
         A time limit is for sampling: set-up and compilation are not counted. A trial of a tenth of it measures the
@@ -170,13 +166,14 @@ class Sampled:
         """
         how = {**_of_session(options), "num_chains": asked.num_chains, "seed": asked.seed, "notes": note}
         if self.chosen and all(value is None for value in _lengths(options)):
-            wanted = {name: getattr(asked, name) for name in ("num_samples", "num_burnin", "thin")}
+            wanted = {name: asked._asdict()[name] for name in ("num_samples", "num_burnin", "thin")}
             return self.finish(self.sampling(**wanted, **how))
         sampling: Callable[..., Run] = self.sampling
         if self.chosen:
-            sampling, asked = (
-                functools.partial(sampling, **self._method()),
-                asked.or_else(_NUM_SAMPLES, _SHARE),
+            sampling = functools.partial(sampling, **self._method())
+            asked = asked._replace(
+                num_samples=_NUM_SAMPLES if asked.num_samples is None else asked.num_samples,
+                num_burnin=_SHARE if asked.num_burnin is None else asked.num_burnin,
             )
         length = check_length(
             *_lengths(options),
@@ -195,9 +192,9 @@ class Sampled:
         own = {name: value for name, value in self.sampling.keywords.items() if value is not None}
         return {"sampler": Preconditioned(BAOAB()), "estimator": estimator, **own}
 
-    def _drawn(self, sampling: Callable[..., Run], length: Length, asked: Asked, how: dict[str, Any]) -> Run:
+    def _drawn(self, sampling: Callable[..., Run], length: FitLength, asked: AskedDraws, how: dict[str, Any]) -> Run:
         if length.num_steps is not None:
-            return sampling(**asked.spread(length.num_steps).named(), **how)
+            return sampling(**asked.spread(length.num_steps)._asdict(), **how)
         store, seconds = how["store"], length.max_seconds or 0.0
         if store is not None and how["resume"] and holds_run(store):
             was = load(store).configuration
@@ -206,7 +203,7 @@ class Sampled:
             fixed = {name: how[name] for name in ("num_chains", "seed")}
             trial = functools.partial(sampling, num_samples=1, num_burnin=BY_THE_CLOCK, thin=1, **fixed)
             num_steps, left = affordable(trial, seconds)
-            plan = asked.spread(max(num_steps, asked.first_draw())).named()
+            plan = asked.spread(max(num_steps, asked.first_draw()))._asdict()
         watch = Stopwatch(left, plan["num_burnin"] + plan["thin"])
         return sampling(**plan, **(how | {"callbacks": (*how["callbacks"], watch)}))
 

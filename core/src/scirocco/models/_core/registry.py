@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from scirocco.errors import MissingExtraError
 
 
-class Entry(NamedTuple):
+class ModelEntry(NamedTuple):
     """A model."""
 
     module: str | type[Any]
@@ -49,28 +49,28 @@ class Entry(NamedTuple):
 
 
 MODELS = {
-    "BNN": Entry("scirocco.models.network", "a Bayesian neural network", "neal1996 chen2014"),
-    "GLMM": Entry("scirocco.models.glmm", "a mixed model", "scirocco", "a generalised linear mixed model"),
-    "GaussianMixture": Entry("scirocco.models.mixture", "a mixture of normal distributions", "scirocco"),
-    "LinearRegression": Entry(
+    "BNN": ModelEntry("scirocco.models.network", "a Bayesian neural network", "neal1996 chen2014"),
+    "GLMM": ModelEntry("scirocco.models.glmm", "a mixed model", "scirocco", "a generalised linear mixed model"),
+    "GaussianMixture": ModelEntry("scirocco.models.mixture", "a mixture of normal distributions", "scirocco"),
+    "LinearRegression": ModelEntry(
         "scirocco.models.regression", "a linear regression", "scirocco", "Bayesian linear regression"
     ),
-    "LogisticRegression": Entry(
+    "LogisticRegression": ModelEntry(
         "scirocco.models.regression", "a logistic regression", "baker2019", "Bayesian logistic regression"
     ),
-    "NegativeBinomialRegression": Entry(
+    "NegativeBinomialRegression": ModelEntry(
         "scirocco.models.regression",
         "a negative binomial regression",
         "scirocco",
         "Bayesian negative binomial regression",
     ),
-    "PoissonRegression": Entry(
+    "PoissonRegression": ModelEntry(
         "scirocco.models.regression", "a Poisson regression", "scirocco", "Bayesian Poisson regression"
     ),
-    "SoftmaxRegression": Entry(
+    "SoftmaxRegression": ModelEntry(
         "scirocco.models.regression", "a softmax regression", "baker2019", "Bayesian regression for classes"
     ),
-    "StudentRegression": Entry(
+    "StudentRegression": ModelEntry(
         "scirocco.models.regression", "a Student regression", "scirocco", "Bayesian robust regression"
     ),
 }

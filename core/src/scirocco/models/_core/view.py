@@ -15,10 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from scirocco.drawing.markup import Section
-from scirocco.errors import InvalidValueError, SciroccoError
-from scirocco.run import Run, load
-from scirocco.run.records import OWN_LOOP
-from scirocco.store import StoredArray
+from scirocco.errors import InvalidValueError
+from scirocco.run import Run
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Draws = Mapping[str, Any]
@@ -43,10 +41,6 @@ class Seen(Protocol):
     @property
     def cut(self) -> str:
         """A sentence that says if parameters or draws were left out."""
-
-
-def _no_sections(seen: Seen) -> list[Section]:
-    return []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +71,7 @@ class View:
     judged: Run | None = None
     about: str = ""
     charted: Draws | None = None
-    sections: Callable[[Seen], list[Section]] = _no_sections
+    sections: Callable[[Seen], list[Section]] = lambda seen: []
     shows_scores: bool = False
 
     @property
@@ -109,9 +103,9 @@ def size_of(run: Run, unit: str = "parameters", width: int | None = None) -> str
     return f"{known}{width:,} {unit}; {chains} × {run.num_draws:,} draws, {run.status}"
 
 
-def with_draws(run: Run, draws: Draws, only_moving: bool = True) -> Run:
+def with_draws(run: Run, draws: Draws) -> Run:
     """The run with other draws, to diagnose. Constant quantities are omitted, unless all are constant."""
-    moving = {name: values for name, values in draws.items() if np.ptp(values) != 0} if only_moving else {}
+    moving = {name: values for name, values in draws.items() if np.ptp(values) != 0}
     return dataclasses.replace(run, draws=moving or dict(draws), path=None, origin=None, converted=None)
 
 
@@ -121,7 +115,7 @@ def own_run(model: object, run: Run | None = None) -> Run:
     if not isinstance(found, Run):
         raise InvalidValueError(
             f"this {type(model).__name__} has no run: it has not been fitted, or was loaded without its draws. "
-            "Fit it first, or report the folder of its run."
+            "PlannedFit it first, or report the folder of its run."
         )
     return need_draws(found)
 
@@ -134,19 +128,3 @@ def need_draws(run: Run) -> Run:
             "keep_draws=True."
         )
     return run
-
-
-def run_behind(name: str, draws: Draws, stats: Draws, sampler: str, seed: int, status: str) -> Run:
-    """The run of a model that has draws but no run: the stored run, or else a run made from the draws.
-
-    `status` describes how the draws were made.
-    """
-    first = next(iter(draws.values()))
-    if isinstance(first, StoredArray):
-        try:
-            return load(first.root)
-        except SciroccoError:  # moved or changed since: the draws are still available
-            pass
-    number = sum(int(np.prod(leaf.shape[2:], dtype=int)) for leaf in draws.values())
-    known = {"kind": OWN_LOOP, "model": name, "sampler": sampler, "dimension": number, "seed": seed}
-    return Run(dict(draws), None, dict(stats), known, {}, {}, status, [])

@@ -25,10 +25,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from scirocco.model.groups import Root, cholesky, solve_lower, solve_transposed
-from scirocco.models.glmm import deviations, shifts
-from scirocco.models.glmm.density import Factor
-from scirocco.models.glmm.layout import (
-    Layout,
+from scirocco.models.glmm import moves
+from scirocco.models.glmm.density import (
+    Columns,
+    Factor,
+    SweepLayout,
     contribution,
     expansion,
     level_sums,
@@ -38,13 +39,13 @@ from scirocco.models.glmm.layout import (
     solve,
     transposed,
 )
-from scirocco.models.glmm.shifts import SHARE, SHORT
+from scirocco.models.glmm.moves import SHARE, SHORT
 from scirocco.types import Array, Key, Params
 
 _LEAPFROG, _FREE = 3, (10, 6)
 """Leapfrog steps; of normal responses, for which they read no rows, the number of trajectories and their steps."""
-_ACCEPTED = 0.8
-_WEAKEST = 1e-3
+_ACCEPTED = 0.8  # rate that the Hamiltonian moves are adapted to
+_WEAKEST = 1e-3  # least curvature in the metric, in units of the diagonal's
 _RARELY, _MEMORY = 0.1, 0.1
 """Acceptance rate below which deviations and all effects are not drawn together; weight of a sweep in its average."""
 TUNED = 60
@@ -53,7 +54,7 @@ RENEWED = (0, 5, 20, TUNED - 10)
 """Sweeps before which the metric is computed."""
 
 
-class State(NamedTuple):
+class SweepState(NamedTuple):
     """Everything that the next sweep needs."""
 
     position: Params
@@ -63,7 +64,7 @@ class State(NamedTuple):
     metric: Array
     """A root of the covariance of the Hamiltonian moves."""
     log_step: Array
-    together: tuple[shifts.Together, ...]
+    together: tuple[moves.JointDraw, ...]
     """How factors with few levels are drawn, for each large factor."""
     references: tuple[Array, ...]
     """Effects at which the likelihood is expanded, for each factor."""
@@ -73,16 +74,16 @@ class State(NamedTuple):
     """Acceptance rates of the last sweep, in the order of `rates`."""
 
 
-def sweeps(layout: Layout, data: dict[str, Any], state: State, key: Key, begin: Array, count: Array) -> State:
+def sweeps(layout: SweepLayout, data: Columns, state: SweepState, key: Key, begin: Array, count: Array) -> SweepState:
     """`count` sweeps, with numbers from `begin` on; random numbers depend on key and number."""
 
-    def one(number: Array, state: State) -> State:
+    def one(number: Array, state: SweepState) -> SweepState:
         return sweep(layout, data, state, jax.random.fold_in(key, number), number)
 
     return jax.lax.fori_loop(begin, begin + count, one, state)
 
 
-def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: Array) -> State:
+def sweep(layout: SweepLayout, data: Columns, state: SweepState, key: Key, number: Array) -> SweepState:
     """One sweep."""
     position, effects = state.position, list(state.effects)
     theta = layout.model.constrain(position)
@@ -103,21 +104,19 @@ def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: 
     theta = layout.model.constrain(position)
     coef = theta["coef"]
     for large, together in zip(layout.large, state.together, strict=True):
-        coef, effects, eta, rate = shifts.draw_together(
+        coef, effects, eta, rate = moves.draw_together(
             layout, data, theta, coef, effects, eta, large, together, next(keys)
         )
         joint.append(rate)
     for factor in layout.factors:
-        coef, effects[factor.number] = shifts.shift(
+        coef, effects[factor.number] = moves.shift(
             layout, data, theta, coef, factor, effects[factor.number], next(keys)
         )
     for pair in layout.nested:
-        effects[pair[0]], effects[pair[1]] = shifts.shift_nested(
-            layout, data, theta, pair, effects, next(keys)
-        )
+        effects[pair[0]], effects[pair[1]] = moves.shift_nested(layout, data, theta, pair, effects, next(keys))
     position = {**position, "coef": coef}
     for factor in layout.factors:
-        position = deviations.given_effects(layout, position, factor, effects[factor.number], next(keys))
+        position = moves.given_effects(layout, position, factor, effects[factor.number], next(keys))
     theta = layout.model.constrain(position)
     standard = [solve(layout.root(theta, k), effects[k]) for k in range(len(effects))]
     given = _given(layout, data, position, standard)
@@ -137,17 +136,17 @@ def sweep(layout: Layout, data: dict[str, Any], state: State, key: Key, number: 
     )
 
 
-def rates(layout: Layout) -> tuple[str, ...]:
+def rates(layout: SweepLayout) -> tuple[str, ...]:
     """Names of the acceptance rates of a sweep."""
     names = ["acceptance_rate"] + ["effects_acceptance_rate"] * (not layout.is_conjugate)
     return *names, "deviations_acceptance_rate", *["joint_acceptance_rate"] * bool(layout.small)
 
 
-def renewed(layout: Layout, data: dict[str, Any], state: State) -> State:
+def renewed(layout: SweepLayout, data: Columns, state: SweepState) -> SweepState:
     """Metric, `together` and `references` from the curvature at the current state."""
     theta = layout.model.constrain(state.position)
     eta = predictor(layout, data, theta, list(state.effects))
-    together = shifts.measured(layout, data, theta, list(state.effects), eta)
+    together = moves.measured(layout, data, theta, list(state.effects), eta)
     standard = [solve(layout.root(theta, k), effects) for k, effects in enumerate(state.effects)]
     given = _given(layout, data, state.position, standard)
     flat, unravel = ravel_pytree(state.position)
@@ -164,7 +163,7 @@ def renewed(layout: Layout, data: dict[str, Any], state: State) -> State:
 # -- effects -----------------------------------------------------------------------------------------------------------
 
 
-class _Local(NamedTuple):
+class _LevelApproximation(NamedTuple):
     """The normal approximation of the effects of all levels at some effects."""
 
     values: Array
@@ -174,22 +173,16 @@ class _Local(NamedTuple):
 
 
 def _local(
-    layout: Layout, data: dict[str, Any], theta: Params, factor: Factor, effects: Array, eta: Array
-) -> _Local:
+    layout: SweepLayout, data: Columns, theta: Params, factor: Factor, effects: Array, eta: Array
+) -> _LevelApproximation:
     values, slope, matrix = expansion(layout, data, theta, factor, effects.shape[1], eta)
     tight = precision(layout.root(theta, factor.number))
     root = cholesky(matrix + tight[:, :, None])
-    return _Local(values, solve_transposed(root, solve_lower(root, slope - tight @ effects)), root)
+    return _LevelApproximation(values, solve_transposed(root, solve_lower(root, slope - tight @ effects)), root)
 
 
 def _draw_effects(
-    layout: Layout,
-    data: dict[str, Any],
-    theta: Params,
-    factor: Factor,
-    effects: Array,
-    eta: Array,
-    key: Key,
+    layout: SweepLayout, data: Columns, theta: Params, factor: Factor, effects: Array, eta: Array, key: Key
 ) -> tuple[Array, Array, Array]:
     """Effects, linear predictor, and the share of levels that moved.
 
@@ -217,13 +210,13 @@ def _draw_effects(
 
 
 def _draw_whole(
-    layout: Layout,
-    data: dict[str, Any],
+    layout: SweepLayout,
+    data: Columns,
     position: Params,
     factor: Factor,
     effects: Array,
     eta: Array,
-    state: State,
+    state: SweepState,
     key: Key,
     number: Array,
 ) -> tuple[Params, Array, Array, Array]:
@@ -231,7 +224,7 @@ def _draw_whole(
     reference = state.references[factor.number]
 
     def draw(_: None) -> tuple[Params, Array, Array, Array]:
-        return deviations.with_effects(layout, data, position, factor, effects, eta, reference, key)
+        return moves.with_effects(layout, data, position, factor, effects, eta, reference, key)
 
     if layout.is_conjugate:
         return draw(None)
@@ -242,7 +235,7 @@ def _draw_whole(
 # -- all global parameters given the standardised effects --------------------------------------------------------------
 
 
-def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Array]) -> Any:
+def _given(layout: SweepLayout, data: Columns, here: Params, standard: list[Array]) -> Any:
     """log p(θ | standardised effects, rows) as a function of the position, in differences to `here`."""
     theta = layout.model.constrain(here)
     linear = layout.linear(theta)
@@ -281,7 +274,7 @@ def _given(layout: Layout, data: dict[str, Any], here: Params, standard: list[Ar
     return of_normal
 
 
-def _hamiltonian(given: Any, layout: Layout, here: Params, state: State, key: Key) -> tuple[Params, Array]:
+def _hamiltonian(given: Any, layout: SweepLayout, here: Params, state: SweepState, key: Key) -> tuple[Params, Array]:
     """Trajectories from `here`, and how many are accepted."""
     _, unravel = ravel_pytree(here)
     start = ravel_pytree(here)[0]

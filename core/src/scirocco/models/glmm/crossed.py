@@ -10,16 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco.models._core.chain import Chain, Spec
-from scirocco.models.glmm import blocks, shifts
-from scirocco.models.glmm.blocks import State
-from scirocco.models.glmm.density import Factor
-from scirocco.models.glmm.layout import Layout
+from scirocco.models.glmm import blocks, moves
+from scirocco.models.glmm.blocks import SweepState
+from scirocco.models.glmm.density import Columns, Factor, SweepLayout
 from scirocco.types import Params
 
 METHOD = "blocked Gibbs sampler"
 DEFAULTS: dict[str, Any] = {"num_samples": 250, "thin": 4, "num_burnin": 75, "share": 0.3, "num_chains": 4}
 """Lengths where none is given, the burn-in in units of `thin` sweeps; `share`: its part of a run with a length."""
-_SAME = 1e-5
+_SAME = 1e-5  # relative difference of columns that are the same
 _MOST_TOGETHER, _LARGEST_TABLE = 300, 10_000_000
 """Coefficients and effects that are drawn together at most; numbers in the table of those × levels of the largest."""
 _SPREAD = 0.2
@@ -34,28 +33,20 @@ def arranged(
     arrays: Mapping[str, np.ndarray],
     num_levels: Sequence[int],
     intercepts: Sequence[int | None],
-) -> tuple[Layout, dict[str, Any]]:
+) -> tuple[SweepLayout, dict[str, Any]]:
     """The layout of the programs, and their data.
 
-    Parameters
-    ----------
-    layout_of
-        Family, model of the global parameters, factors.
-    arrays
-        `x`, `y`, `z_k`, `level_k`, and what else the rows have, in internal units.
-    num_levels
-        Levels of each factor.
-    intercepts
-        For each factor, the place of the intercept among its effects.
+    `layout_of` are family, model of global parameters and factors; `arrays` have `x`, `y`, `z_k`, `level_k` and what
+    else rows have, in internal units; `intercepts` are the places of intercepts among the effects of each factor.
     """
     family, model, factors = layout_of
-    data: dict[str, Any] = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
+    data: Columns = {**arrays, "x": np.ascontiguousarray(arrays["x"].T)}
     levels = [arrays[f"level_{factor.number}"] for factor in factors]
     weight = arrays.get("weight", np.ones(len(arrays["y"])))
     shifted = list[tuple[int, ...]]()
     for factor, level, count, place in zip(factors, levels, num_levels, intercepts, strict=True):
         z = arrays[f"z_{factor.number}"]
-        found = _replaced(arrays["x"], z, level, count, place)
+        found = replaced(arrays["x"], z, level, count, place)
         shifted.append(tuple(found))
         if found:
             data[f"shift_{factor.number}"] = np.stack(list(found.values())).astype(z.dtype)
@@ -75,23 +66,17 @@ def arranged(
                 nested.append((outer.number, inner.number, above, below))
                 data[f"parent_{outer.number}_{inner.number}"] = parent
     sizes = [factor.size * count for factor, count in zip(factors, num_levels, strict=True)]
-    small = _small(arrays["x"].shape[1], sizes)
-    layout = Layout(family, model, factors, tuple(shifted), tuple(nested), small)
-    return layout, jax.tree.map(jnp.asarray, data)
-
-
-def _small(num_coefficients: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The factors whose effects are drawn together with the coefficients: the smallest, never the largest."""
-    together, found = num_coefficients, list[int]()
-    for number in np.argsort(sizes, kind="stable")[:-1]:
+    together, small = arrays["x"].shape[1], list[int]()
+    for number in np.argsort(sizes, kind="stable")[:-1]:  # the smallest factors, never the largest
         together += sizes[number]
         if together > _MOST_TOGETHER or together * max(sizes) > _LARGEST_TABLE:
             break
-        found.append(int(number))
-    return tuple(sorted(found))
+        small.append(int(number))
+    layout = SweepLayout(family, model, factors, tuple(shifted), tuple(nested), tuple(sorted(small)))
+    return layout, jax.tree.map(jnp.asarray, data)
 
 
-def _replaced(
+def replaced(
     x: np.ndarray, z: np.ndarray, level: np.ndarray, count: int, intercept: int | None
 ) -> dict[int, np.ndarray]:
     """For columns of x that a factor's effects can replace: the effects (q, levels) that equal the column."""
@@ -114,10 +99,10 @@ def _replaced(
     return found
 
 
-class GibbsChain(Chain):
+class SweepChain(Chain):
     """One chain: a step is a sweep."""
 
-    def __init__(self, layout: Layout, data: dict[str, Any], start: Params, seed: int, number: int):
+    def __init__(self, layout: SweepLayout, data: Columns, start: Params, seed: int, number: int):
         super().__init__(seed, number)
         self.layout, self.data = layout, data
         self.key = jax.random.fold_in(jax.random.key(seed), number)
@@ -130,12 +115,12 @@ class GibbsChain(Chain):
         )
         size = sum(leaf.size for leaf in jax.tree.leaves(position))
         dtype = effects[0].dtype
-        self.now = State(
+        self.now = SweepState(
             position,
             tuple(effects),
             jnp.eye(size, dtype=dtype),
             jnp.asarray(-0.5, dtype),
-            shifts.blank(layout, data, tuple(effects)),
+            moves.blank(layout, data, tuple(effects)),
             tuple(effects),
             jnp.ones(len(effects), dtype),
             jnp.zeros(len(blocks.rates(layout)), dtype),
@@ -187,15 +172,13 @@ class GibbsChain(Chain):
         self.now = jax.tree.unflatten(treedef, [jnp.asarray(state[f"leaf_{k}"]) for k in range(len(leaves))])
 
 
-def spec_of(layout: Layout, start: Params) -> Spec:
+def spec_of(layout: SweepLayout, start: Params) -> Spec:
     """Shapes and types of a draw."""
-    draws = {
-        name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()
-    }
+    draws = {name: jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for name, leaf in start.items()}
     return Spec(draws, {name: jax.ShapeDtypeStruct((), np.float64) for name in blocks.rates(layout)})
 
 
-def words(layout: Layout, num_levels: Sequence[int]) -> str:
+def words(layout: SweepLayout, num_levels: Sequence[int]) -> str:
     """What was chosen, in one line."""
     moves = "exact draws" if layout.is_conjugate else "Metropolis–Hastings steps"
     return (

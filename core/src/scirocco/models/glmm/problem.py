@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
@@ -14,9 +15,9 @@ from scirocco.data.groups import grouped, label_codes
 from scirocco.errors import InvalidValueError
 from scirocco.model import HierarchicalModel, Model
 from scirocco.model.families import FAMILIES, PARAMETERS, Family
+from scirocco.model.groups import MOST_LOCAL
 from scirocco.models.glmm import density
-from scirocco.models.glmm.density import Factor
-from scirocco.models.glmm.roles import roles
+from scirocco.models.glmm.density import Factor, slopes
 from scirocco.models.inputs.formulas import (
     Design,
     GroupTerm,
@@ -70,7 +71,7 @@ class Term:
         return names.index("Intercept") if "Intercept" in names else None
 
 
-class Units(NamedTuple):
+class InternalUnits(NamedTuple):
     """The internal units of fixed effects and of the response."""
 
     mean: np.ndarray
@@ -81,7 +82,7 @@ class Units(NamedTuple):
     """That of a continuous response; otherwise 1."""
 
 
-class Problem(NamedTuple):
+class MixedProblem(NamedTuple):
     """Everything that a fit needs."""
 
     model: Model
@@ -93,7 +94,7 @@ class Problem(NamedTuple):
     factors: tuple[Factor, ...]
     by_blocks: bool
     """Whether effects are drawn in blocks, by `crossed`; otherwise those of one factor are integrated out."""
-    units: Units
+    units: InternalUnits
     num_rows: int
 
     def written(self) -> dict[str, Any]:
@@ -151,9 +152,7 @@ def as_labels(levels: Sequence[Any]) -> np.ndarray:
     return found
 
 
-def compose(
-    formula: str, family: str, table: Any, weights: str | None, missing: str, parsed: Parsed
-) -> Problem:
+def compose(formula: str, family: str, table: Any, weights: str | None, missing: str, parsed: Parsed) -> MixedProblem:
     """Check the table, and make the model."""
     frame = read_frame(table, parsed, weights, missing)
     if not parsed.groups:
@@ -182,9 +181,7 @@ def compose(
         arrays["weight"] = checked_weights(column(frame, weights), weights).astype(dtype)
     terms, codes = _terms(frame, parsed)
     columns = [(term.design.matrix(frame) / term.scale).astype(dtype) for term in terms]
-    inner, by_blocks = roles(
-        family, arrays, columns, codes, [len(term.levels) for term in terms], known.start
-    )
+    inner, by_blocks = roles(family, arrays, columns, codes, [len(term.levels) for term in terms], known.start)
     factors = tuple(Factor(k, columns[k].shape[1], term.term.correlated) for k, term in enumerate(terms))
     for term, factor, code in zip(terms, factors, codes, strict=True):
         arrays[f"z_{factor.number}"] = columns[factor.number]
@@ -218,7 +215,7 @@ def compose(
         binned = grouped({**arrays, "group": codes[inner].astype(np.int32)}, "group")
         assert isinstance(binned, ArraySource)
         source = binned
-    return Problem(model, source, start, parsed, design, terms, factors, by_blocks, units, len(frame))
+    return MixedProblem(model, source, start, parsed, design, terms, factors, by_blocks, units, len(frame))
 
 
 def _terms(frame: Any, parsed: Parsed) -> tuple[tuple[Term, ...], list[np.ndarray]]:
@@ -280,13 +277,8 @@ def response(frame: Any, parsed: Parsed, family: str) -> tuple[np.ndarray, np.nd
 
 
 def _units(
-    x: np.ndarray,
-    names: list[str],
-    y: np.ndarray,
-    trials: np.ndarray | None,
-    offset: np.ndarray | None,
-    family: Family,
-) -> Units:
+    x: np.ndarray, names: list[str], y: np.ndarray, trials: np.ndarray | None, offset: np.ndarray | None, family: Family
+) -> InternalUnits:
     mean, deviation = np.zeros(x.shape[1]), np.ones(x.shape[1])
     intercept = "Intercept" in names
     for place, name in enumerate(names):
@@ -302,7 +294,7 @@ def _units(
     spread = family.spread(y)
     if spread == 0:
         raise InvalidValueError(f"the response is {y[0]:g} in all rows: there is nothing to explain.")
-    return Units(mean, deviation, family.centre(y, trials, offset) if intercept else 0.0, spread)
+    return InternalUnits(mean, deviation, family.centre(y, trials, offset) if intercept else 0.0, spread)
 
 
 def _check_rank(x: np.ndarray, names: list[str]) -> None:
@@ -317,12 +309,7 @@ def _check_rank(x: np.ndarray, names: list[str]) -> None:
 
 
 def _start(
-    size: int,
-    family: Family,
-    terms: tuple[Term, ...],
-    factors: tuple[Factor, ...],
-    inner: int | None,
-    dtype: Any,
+    size: int, family: Family, terms: tuple[Term, ...], factors: tuple[Factor, ...], inner: int | None, dtype: Any
 ) -> dict[str, np.ndarray]:
     start: dict[str, np.ndarray] = {"coef": np.zeros(size, dtype)}
     for term, factor in zip(terms, factors, strict=True):
@@ -342,7 +329,7 @@ def _rough_effects(
     y: np.ndarray,
     trials: np.ndarray | None,
     family: Family,
-    units: Units,
+    units: InternalUnits,
 ) -> None:
     """Start at the levels' own averages: where effects and their deviation are both small, the search would stay."""
     sizes = np.bincount(code, trials, len(term.levels))
@@ -355,7 +342,7 @@ def _rough_effects(
 
 
 def outside(
-    draws: Mapping[str, Any], units: Units, terms: tuple[Term, ...], names: list[str]
+    draws: Mapping[str, Any], units: InternalUnits, terms: tuple[Term, ...], names: list[str]
 ) -> dict[str, np.ndarray]:
     """Draws (chain, draw, ...) in the user's units, by name."""
     coef = np.asarray(draws["coef"], np.float64) * units.spread / units.deviation
@@ -373,3 +360,83 @@ def outside(
             factor = units.spread if parameter.has_units else 1.0
             found[NAMES.get(name, name)] = np.asarray(draws[name], np.float64) * factor
     return found
+
+
+# -- which effects are integrated out, which are parameters of the chains, and when blocks are better ------------------
+
+MOST_LEVELS, MOST_ROWS = 100, 300_000
+"""Levels of all factors but the one that is integrated out, at most; rows, at least. Else all are drawn in blocks."""
+_MANY_ROWS, _FEW_LEVELS = 1_000, 300
+"""Rows per level from which on a factor of at most so many levels is not integrated out."""
+CLEARLY = 10.0
+"""Variance of estimated effects, in units of the square of their standard error, from which on levels differ."""
+MOST_NUMBERS = 20_000_000
+"""Entries of the columns that are read to find that out, at most."""
+
+
+def roles(
+    family: str,
+    arrays: Mapping[str, np.ndarray],
+    columns: Sequence[np.ndarray],
+    codes: Sequence[np.ndarray],
+    counts: Sequence[int],
+    theta: Params,
+) -> tuple[int | None, bool]:
+    """The factor that is integrated out, if any, and whether effects are drawn in blocks.
+
+    Effects of several factors are drawn in blocks, as are those of a factor with many effects per level. Where a sweep
+    over all rows would take long and one factor has nearly all levels, that one is integrated out, and the effects of
+    the others are parameters; so are those of one factor that has few levels with many rows. The levels must differ
+    for that: the density of effects and their deviation is not bounded where both are near 0, and has a mode elsewhere
+    only if the variance of the estimated effects is more than four times the square of their standard error.
+
+    `arrays` are in internal units. Each factor has `columns` (rows, q), `codes` of the rows' levels, and their number.
+    """
+    rows = len(codes[0])
+    inner: int | None = int(np.argmax(counts))
+    if rows / max(counts) > _MANY_ROWS and sum(counts) <= _FEW_LEVELS:
+        inner = None
+    others = [number for number in range(len(counts)) if number != inner]
+    too_many = inner is not None and columns[inner].shape[1] > MOST_LOCAL
+    by_blocks = (
+        too_many
+        or sum(counts[number] for number in others) > MOST_LEVELS
+        or (len(counts) > 1 and rows <= MOST_ROWS)
+        or not _differ(family, arrays, [(columns[k], codes[k], counts[k]) for k in others], theta)
+    )
+    return None if by_blocks else inner, by_blocks
+
+
+def _differ(
+    family: str, arrays: Mapping[str, np.ndarray], factors: Sequence[tuple[np.ndarray, np.ndarray, int]], theta: Params
+) -> bool:
+    """Whether all effects clearly differ between levels, by one step of weighted least squares for all of them."""
+    if not factors:
+        return True
+    from scipy import sparse
+
+    width = arrays["x"].shape[1] + sum(z.shape[1] for z, _, _ in factors)
+    rows, used = len(arrays["y"]), min(len(arrays["y"]), MOST_NUMBERS // width)
+    if used < rows:
+        some = np.sort(np.random.default_rng(0).choice(rows, used, replace=False))
+        arrays = {name: array[some] for name, array in arrays.items()}
+        factors = [(z[some], code[some], count) for z, code, count in factors]
+    _, slope, weight = (
+        np.asarray(each, np.float64)
+        for each in slopes(family, dict(arrays), theta, jnp.zeros(used) + arrays.get("offset", 0.0))
+    )
+    parts, places = [sparse.csr_matrix(arrays["x"], dtype=np.float64)], []
+    for z, code, count in factors:
+        for values in z.T.astype(np.float64):
+            places.append(slice(begin := sum(part.shape[1] for part in parts), begin + count))
+            parts.append(sparse.csr_matrix((values, (np.arange(used), code)), shape=(used, count)))
+    design = sparse.hstack(parts).tocsr()
+    gram = (design.T @ sparse.diags_array(weight) @ design).toarray()
+    covariance = np.linalg.inv(gram + np.eye(len(gram)) / density.SCALE**2)
+    effects = covariance @ (design.T @ slope)
+    for place in places:
+        own, errors = effects[place] - effects[place].mean(), covariance[place, place]
+        noise, share = np.trace(errors) - errors.sum() / len(own), used / rows
+        if own @ own - (1.0 - share) * noise <= CLEARLY * share * noise:  # as of all rows
+            return False
+    return True

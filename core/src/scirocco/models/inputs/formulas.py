@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -18,6 +19,7 @@ import numpy as np
 from scirocco._extras import require
 from scirocco.data.values import as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.models.inputs.files import read_table
 from scirocco.models.inputs.sizes import check_columns, check_numbers, check_size
 
 FUNCTIONS = frozenset(
@@ -73,9 +75,7 @@ def parse(formula: str) -> Parsed:
     if isinstance(formula, str):
         check_size(formula)
     if not isinstance(formula, str) or formula.count("~") != 1:
-        raise InvalidValueError(
-            f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}."
-        )
+        raise InvalidValueError(f"a formula is a text such as 'y ~ x + (1 | group)' with one ~, got {formula!r}.")
     left, right = (side.strip() for side in formula.split("~"))
     response, trials = _response(left, formula)
     fixed, groups, offset = [], list[GroupTerm](), None
@@ -145,9 +145,7 @@ def _group_terms(inside: str, formula: str) -> list[GroupTerm]:
             "(effects | a/b)."
         )
     nested = [":".join(levels[: place + 1]) for place in range(len(levels))]
-    return [
-        GroupTerm(effects.strip(), ":".join(n.strip() for n in one.split(":")), bar == "|") for one in nested
-    ]
+    return [GroupTerm(effects.strip(), ":".join(n.strip() for n in one.split(":")), bar == "|") for one in nested]
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -177,7 +175,6 @@ class Design:
         made = _made_terms(formula)
         self.formula = formula
         self.variables = checked_names(made, formula)
-        _need_columns(frame, self.variables, formula)
         labels, numbers = _uses(made)
         self._levels = labels - numbers
         self.categories = [name for name in self.variables if name in labels or not _is_number(frame[name])]
@@ -241,13 +238,10 @@ class Design:
 
     def matrix(self, frame: Any) -> np.ndarray:
         """The columns (rows, p) of a table, in double precision."""
-        _need_columns(frame, self.variables, self.formula)
         found = np.asarray(self._made(self._spec, frame), np.float64)
         if not np.all(np.isfinite(found)):
             column = int(np.argmax(~np.isfinite(found).all(axis=0)))
-            raise InvalidValueError(
-                f"column `{self.names[column]}` of the formula {self.formula!r} is not finite."
-            )
+            raise InvalidValueError(f"column `{self.names[column]}` of the formula {self.formula!r} is not finite.")
         return found.reshape(len(frame), len(self.names))
 
     def offset(self, frame: Any) -> np.ndarray | None:
@@ -264,11 +258,12 @@ class Design:
     def read(cls, written: Mapping[str, Any]) -> Design:
         """The design that `written` described: rebuilt from a few rows, with the numbers of the fit."""
         pandas = require("pandas", "a formula")
-        first = cls(written["formula"], pandas.DataFrame(written["sample"]))
+        sample = {name: list(values) for name, values in written["sample"].items()}
+        rows = pandas.DataFrame(sample)
         state = {name: _back(values) for name, values in written["state"].items()}
-        spec = first._spec.update(transform_state=state)
+        spec = cls(written["formula"], rows)._spec.update(transform_state=state)
         offset = None if written["offset"] is None else cls.read(written["offset"])
-        return cls(written["formula"], pandas.DataFrame(written["sample"]), spec, written["sample"], offset)
+        return cls(written["formula"], rows, spec, sample, offset)
 
 
 def _made_terms(formula: str) -> Any:
@@ -315,15 +310,6 @@ def checked_names(formula: Any, text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _need_columns(frame: Any, names: Sequence[str], formula: str) -> None:
-    unknown = [name for name in names if name not in frame.columns]
-    if unknown:
-        raise InvalidValueError(
-            f"the formula {formula!r} uses the column {unknown[0]!r}, which the table does not have; it has "
-            f"{', '.join(map(str, list(frame.columns)[:20]))}."
-        )
-
-
 def _uses(formula: Any) -> tuple[set[str], set[str]]:
     """The names in `C(...)`, and those elsewhere."""
     labels, numbers = set[str](), set[str]()
@@ -360,7 +346,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _is_number(column: Any) -> bool:
-    return getattr(column.dtype, "kind", "O") in "fiu"
+    return column.dtype.kind in "fiu"
 
 
 def _plain(value: Any) -> Any:
@@ -399,26 +385,21 @@ def used_columns(parsed: Parsed, weights: str | None = None, response: bool = Tr
 
 
 def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = ()) -> Any:
-    """These columns of a table of pandas, polars or Arrow, a dict of columns or a data folder, as a pandas frame.
+    """These columns of a table of pandas, polars or Arrow, a dict of columns, a file or a folder, as a pandas frame.
 
     Columns of True and False become numbers, except those to `keep`.
     """
     pandas = require("pandas", f"{who} with a formula")
-    if isinstance(table, str) or hasattr(table, "__fspath__"):
-        from scirocco.data.native.folder import open_folder
-
-        source = open_folder(table)
-        table = source.read(0, source.num_rows)
-    if hasattr(table, "collect_schema") and hasattr(table, "collect"):  # of polars
-        raise InvalidTypeError(
-            f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect()."
-        )
+    if isinstance(table, (str, os.PathLike)):
+        table = read_table(table, names, folders=True)
+    if type(table).__name__ == "LazyFrame":  # of polars
+        raise InvalidTypeError(f"{who} takes a table in memory, got a {type(table).__name__}: pass its .collect().")
     columns = named_columns(table)
     columns = table if columns is None else columns
     if not isinstance(columns, Mapping):
         raise InvalidTypeError(
             f"{who} takes a table with named columns: a data frame of pandas, polars or Arrow, a dict of columns, or "
-            f"the path of a data folder; got {type(table).__name__}."
+            f"the path of a file or folder; got {type(table).__name__}."
         )
     unknown = [name for name in names if name not in columns]
     if unknown:
@@ -428,20 +409,17 @@ def as_frame(table: Any, names: Sequence[str], who: str, keep: Sequence[str] = (
     kept = {}
     for name in names:
         array = as_numpy(columns[name], f"column `{name}`")
+        # as databases have them; gaps may be None
+        decimals = array.dtype == object and all(value is None or isinstance(value, Decimal) for value in array)
         if array.ndim != 1:
             raise InvalidTypeError(f"column `{name}` has shape {array.shape}; one value per row is required.")
-        if (array.dtype.kind == "b" and name not in keep) or _is_decimal(array):
+        if (array.dtype.kind == "b" and name not in keep) or decimals:
             array = array.astype(np.float64)
         kept[name] = array
     lengths = {name: len(array) for name, array in kept.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidValueError(f"the columns have different numbers of rows: {lengths}.")
     return pandas.DataFrame(kept)
-
-
-def _is_decimal(array: np.ndarray) -> bool:
-    """Whether these are Python's decimal numbers, as databases have them; gaps may be None."""
-    return array.dtype == object and all(value is None or isinstance(value, Decimal) for value in array)
 
 
 def missing_rows(frame: Any) -> dict[str, np.ndarray]:
@@ -454,14 +432,19 @@ def missing_rows(frame: Any) -> dict[str, np.ndarray]:
         elif values.dtype == object:
             bad = np.fromiter((missing(value) for value in values), bool, len(values))
         else:
-            bad = (
-                np.zeros(len(values), bool)
-                if values.dtype.kind in "iubUS"
-                else np.asarray(frame[name].isna())
-            )
+            bad = np.zeros(len(values), bool) if values.dtype.kind in "iubUS" else np.asarray(frame[name].isna())
         if bad.any():
             found[str(name)] = bad
     return found
+
+
+def refuse_missing(table: Any) -> None:
+    """Raise an error for the first column with missing values."""
+    for name, where in missing_rows(table).items():
+        raise InvalidValueError(
+            f"column `{name}` has {int(where.sum())} missing or infinite values, the first in row "
+            f"{int(np.argmax(where))}: fill them, or drop these rows first."
+        )
 
 
 def column(frame: Any, name: str) -> np.ndarray:

@@ -75,9 +75,7 @@ def _power(number: int, exponent: ast.expr) -> int:
             f"a power of terms is a whole number from 1 on, got {ast.unparse(exponent)[:60]}; the power of a column is "
             "I(x**2)."
         )
-    return (
-        _bounded(number**power) if number > 1 and power < 20 else (power if number == 1 else _MOST_TERMS + 1)
-    )
+    return _bounded(number**power) if number > 1 and power < 20 else (power if number == 1 else _MOST_TERMS + 1)
 
 
 def _bounded(number: int) -> int:
@@ -105,9 +103,7 @@ def _wrong_operands(node: ast.BinOp) -> str | None:
     if isinstance(node.op, ast.Pow):
         right = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
         small = isinstance(right, ast.Constant) and abs(right.value) <= _MOST_POWER  # type: ignore[arg-type]
-        plain = [
-            part for part in (node.left, right) if not any(isinstance(n, ast.Name) for n in ast.walk(part))
-        ]
+        plain = [part for part in (node.left, right) if not any(isinstance(n, ast.Name) for n in ast.walk(part))]
         if not small and (right in plain or len(plain) == 2):
             return f"an exponent is a number up to {_MOST_POWER}, or a column"
         if node.left in plain and not isinstance(node.left, (ast.Constant, ast.UnaryOp)):

@@ -25,8 +25,8 @@ WILD_SCALES = 1e3
 """Ratio of the standard deviations of columns above which a warning is given."""
 _MOST_DENSE = 2_000_000_000
 """Largest number of values of a sparse table that is made dense: 8 GB."""
-_SHOWN = 5
-_CHUNK = 16_384
+_SHOWN = 5  # names in a message
+_CHUNK = 16_384  # rows that are converted at once
 
 
 TableLike = ArrayLike | Frame | Sparse
@@ -54,7 +54,6 @@ def features(
     constant: str = "refuse",
     constant_hint: str = "it has no information. Drop it",
     exact: bool = False,
-    scale_bytes: bool = False,
     wild: bool = False,
     like: tuple[int, Sequence[str] | None] | None = None,
     levels: Levels | None = None,
@@ -73,9 +72,6 @@ def features(
         The end of the error message for such a column: the reason and the remedy.
     exact
         Whether float64, and integers that float32 may not represent, are returned as float64 in any JAX precision.
-    scale_bytes
-        Whether integers of type uint8 (pixels of images) are divided by 255, with a warning. Tables of 0 and 1 are left
-        unchanged.
     wild
         Whether to warn if the standard deviations of columns differ by more than a factor of 1000.
     like
@@ -87,17 +83,10 @@ def features(
     found: dict[str, list[object]] = {}
     if levels is not None and isinstance(X, Frame) and all(isinstance(column, str) for column in X.columns):
         _refuse_twins(list(X.columns), who)
-        found = (
-            _levels_of(X, constant)
-            if like is None
-            else {n: list(levels[n]) for n in X.columns if n in levels}
-        )
+        found = _levels_of(X, constant) if like is None else {n: list(levels[n]) for n in X.columns if n in levels}
     array, names = _table(X, who, found)
     if like is not None:
         _check_like(array, names, like, who)
-    if scale_bytes and array.dtype == np.uint8 and array.max() > 1:
-        _checks.warn(f"{who} divides the bytes (uint8) of X by 255: features are between 0 and 1.")
-        array = array / np.float32(255)
     narrow = np.result_type(array.dtype, np.float32) == np.float32
     kind = (np.float32 if narrow else np.float64) if exact else float_type(array.dtype)
     with np.errstate(over="ignore"):  # values that are too large become infinite and raise an error below
@@ -120,9 +109,7 @@ def column_name(number: int, names: Sequence[str] | None) -> str:
     return f"column {number}" + (f" (`{names[number]}`)" if names is not None else "")
 
 
-def _table(
-    X: TableLike, who: str, levels: Mapping[str, list[object]]
-) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _table(X: TableLike, who: str, levels: Mapping[str, list[object]]) -> tuple[np.ndarray, tuple[str, ...] | None]:
     names = None
     if isinstance(X, Frame):
         _refuse_twins(list(X.columns), who)
@@ -158,9 +145,7 @@ def _table(
     if array.shape[0] == 0:
         raise InvalidValueError(f"X of {who} has 0 rows (shape={array.shape}): at least 1 is required.")
     if array.shape[1] == 0:
-        raise InvalidValueError(
-            f"X of {who} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
-        )
+        raise InvalidValueError(f"X of {who} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
     return (numbers(array, names) if array.dtype.kind not in "fiub" else array), names
 
 
@@ -183,7 +168,9 @@ def _by_column(
         if column in levels:
             parts += _indicators(frame[column], levels[column], column_name(number, names))
         else:
-            parts.append(_frame_column(frame[column], number, names))
+            values = as_numpy(frame[column], f"{column_name(number, names)} of X")
+            is_number = values.dtype.kind in "fiub"
+            parts.append(values if is_number else numbers(values[:, None], names, number)[:, 0])
     if not parts:
         return np.empty((len(frame), 0), np.float32)
     kinds = {part.dtype for part in parts}
@@ -195,7 +182,7 @@ def _levels_of(frame: Frame, constant: str) -> dict[str, list[object]]:
     found = {}
     for number, name in enumerate(frame.columns):
         column: Any = frame[name]
-        if not str(getattr(column, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
+        if not str(column.dtype).lower().startswith(("category", "categorical", "enum")):
             continue
         where = f"{column_name(number, tuple(frame.columns))} of X"
         values = as_numpy(column, where).tolist()
@@ -208,9 +195,7 @@ def _levels_of(frame: Frame, constant: str) -> dict[str, list[object]]:
             known = as_numpy(column.dtype.categories, where).tolist()
             found[name] = [level for level in known if level in occur]
         if not all(isinstance(level, (str, int, float)) for level in found[name]):
-            raise InvalidTypeError(
-                f"the levels of {where} must be strings or numbers: convert them to strings."
-            )
+            raise InvalidTypeError(f"the levels of {where} must be strings or numbers: convert them to strings.")
         if len(found[name]) < 2 and constant == "refuse" and len(values) > 1:
             raise InvalidValueError(f"{where} has the single level {found[name][0]!r}: drop it.")
     return found
@@ -230,11 +215,6 @@ def _indicators(column: Series, levels: list[object], where: str) -> list[np.nda
     return [(numbers == code).astype(np.float32) for code in range(1, len(levels))]
 
 
-def _frame_column(column: Series, number: int, names: tuple[str, ...] | None) -> np.ndarray:
-    values = as_numpy(column, f"{column_name(number, names)} of X")
-    return values if values.dtype.kind in "fiub" else numbers(values[:, None], names, number)[:, 0]
-
-
 def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, target: str = "") -> np.ndarray:
     """Python numbers in a table of objects; anything else raises an error that names its column, or the target."""
     out = np.empty(array.shape, np.float64)
@@ -247,11 +227,7 @@ def numbers(array: np.ndarray, names: tuple[str, ...] | None, first: int = 0, ta
             else:
                 where = target or f"{column_name(first + column, names)} of X"
                 kind = f"numbers, got {type(value).__name__}"  # the next words are scikit-learn's
-                kind = (
-                    "numbers"
-                    if isinstance(value, str)
-                    else kind + "; the argument must be a string or a number"
-                )
+                kind = "numbers" if isinstance(value, str) else kind + "; the argument must be a string or a number"
                 raise InvalidTypeError(
                     f"{where} contains {_plain(value)!r} in row {row}: {'targets' if target else 'features'} must be "
                     f"{kind}. {_how_to_encode(names[first + column] if names else '', target, value)}"
@@ -263,19 +239,11 @@ def _how_to_encode(name: str, target: str, value: object) -> str:
     if target:
         return "For classes use sc.models.LogisticRegression."
     if _is_numeric_text(value):
-        return (
-            f"The texts are numbers: convert them with X.astype({{{name!r}: float}})."
-            if name
-            else "Convert them."
-        )
+        return f"The texts are numbers: convert them with X.astype({{{name!r}: float}})." if name else "Convert them."
     if isinstance(value, (datetime.date, np.datetime64)):
         since = f", e.g. (X[{name!r}] - X[{name!r}].min()).dt.days" if name else ""
         return f"Convert dates to numbers, such as days since the first one{since}."
-    frame = (
-        f": X.astype({{{name!r}: 'category'}}), in polars X.cast({{{name!r}: pl.Categorical}})"
-        if name
-        else ""
-    )
+    frame = f": X.astype({{{name!r}: 'category'}}), in polars X.cast({{{name!r}: pl.Categorical}})" if name else ""
     return (
         "Encode categories with one column per category; a regression does so for the columns of a data frame that "
         f"are categories{frame}."
@@ -294,10 +262,7 @@ def _plain(value: object) -> object:
 
 
 def _check_like(
-    array: np.ndarray,
-    names: tuple[str, ...] | None,
-    like: tuple[int, Sequence[str] | None],
-    who: str,
+    array: np.ndarray, names: tuple[str, ...] | None, like: tuple[int, Sequence[str] | None], who: str
 ) -> None:
     count, fitted = like
     if names is not None and fitted is not None and tuple(names) != tuple(fitted):
@@ -329,9 +294,7 @@ def _check_finite(array: np.ndarray, names: tuple[str, ...] | None) -> None:
     rows, columns = np.nonzero(bad)
     whole = np.flatnonzero(np.isnan(array).all(axis=0))
     if len(whole):
-        raise InvalidValueError(
-            f"{column_name(int(whole[0]), names)} of X is missing (NaN) in every row: drop it."
-        )
+        raise InvalidValueError(f"{column_name(int(whole[0]), names)} of X is missing (NaN) in every row: drop it.")
     value = array[rows[0], columns[0]]
     what = "NaN" if np.isnan(value) else "inf"
     raise InvalidValueError(

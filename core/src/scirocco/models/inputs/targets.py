@@ -43,9 +43,7 @@ def labels(
     if values.dtype.kind == "O":
         for row, value in enumerate(values):
             if missing(value):
-                raise InvalidValueError(
-                    f"Input {name} contains NaN: the label of row {row} is missing ({value!r})."
-                )
+                raise InvalidValueError(f"Input {name} contains NaN: the label of row {row} is missing ({value!r}).")
     found, codes = _sorted(values, name)
     if classes is not None:
         known = _known(classes, who)
@@ -129,9 +127,7 @@ def _remark_column(shape: tuple[int, ...]) -> None:
     """Warn with scikit-learn's own class if scikit-learn is imported."""
     exceptions = sys.modules.get("sklearn.exceptions")
     kind = SciroccoWarning if exceptions is None else exceptions.DataConversionWarning
-    message = (
-        f"A column-vector y was passed when a 1d array was expected: y has the shape {shape}; use y.ravel()."
-    )
+    message = f"A column-vector y was passed when a 1d array was expected: y has the shape {shape}; use y.ravel()."
     warnings.warn(message, kind, stacklevel=5)
 
 

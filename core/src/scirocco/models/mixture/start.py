@@ -14,11 +14,11 @@ from scirocco.models.inputs import Units, gamma_law
 COVARIANCES = ("known", "diagonal")
 _WHO = "GaussianMixture"
 
-_ROWS, _ITERATIONS, _RESTARTS = 5_000, 60, 4
-_ALL_ITERATIONS, _CHUNK = 15, 50_000
+_ROWS, _ITERATIONS, _RESTARTS = (5_000, 60, 4)  # of EM: rows of the first fits, their iterations, and their number
+_ALL_ITERATIONS, _CHUNK = 15, 50_000  # iterations on all rows, and how many at once
 _EXTRA = 0.1
 """How much of the posterior variance a step's length, and its minibatch, may each add (half of it, to first order)."""
-LONGEST = 1.0
+LONGEST = 1.0  # h of SCIR: after it the weights have forgotten 63 % of where they were
 _LEAST_SCALE = 1e-4
 """Smallest fraction of the data's standard deviation that float32 can resolve."""
 
@@ -31,7 +31,7 @@ class Priors(NamedTuple):
     """Shape and rate; None where standard deviations are known, and one."""
 
 
-class Start(NamedTuple):
+class RoughFit(NamedTuple):
     """A rough fit."""
 
     means: np.ndarray
@@ -39,7 +39,7 @@ class Start(NamedTuple):
     weights: np.ndarray
 
 
-class Steps(NamedTuple):
+class StepSizes(NamedTuple):
     """Step sizes: ε for each mean (K, d) and each log scale (K, d), h for the weights."""
 
     means: np.ndarray
@@ -48,13 +48,8 @@ class Steps(NamedTuple):
 
 
 def rough_fit(
-    x: np.ndarray,
-    num_components: int,
-    rng: np.random.Generator,
-    *,
-    priors: Priors,
-    weights: np.ndarray | None,
-) -> Start:
+    x: np.ndarray, num_components: int, rng: np.random.Generator, *, priors: Priors, weights: np.ndarray | None
+) -> RoughFit:
     """EM for the mode of the posterior, from k-means++ seeds on at most 5,000 rows; the best of a few."""
     rows = x if len(x) <= _ROWS else x[rng.choice(len(x), _ROWS, replace=False)]
     rows = rows.astype(np.float64)
@@ -67,8 +62,8 @@ def rough_fit(
 
 
 def step_sizes(
-    x: np.ndarray, start: Start, priors: Priors, batch_size: int | None, rng: np.random.Generator
-) -> Steps:
+    x: np.ndarray, start: RoughFit, priors: Priors, batch_size: int | None, rng: np.random.Generator
+) -> StepSizes:
     """ε = 0.1 / λ for each number, and SCIR's rule for h.
 
     λ = N E[r] / s² + 1 / σ₀² (for log s: 2 N E[r] + 4 rate / s²) is the curvature with labels known, more than the true
@@ -84,7 +79,7 @@ def step_sizes(
     scales = _EXTRA / (2 * size + 4 * rate / start.scales**2)
     noise = 0.0 if batch_size is None else total**2 / batch_size * shares.mean(0) * (1 - shares.mean(0))
     share = np.minimum(_EXTRA * size[:, 0] / np.maximum(noise, 1e-30), np.tanh(LONGEST / 2))
-    return Steps(means, scales, float(np.min(2 * np.arctanh(share))))
+    return StepSizes(means, scales, float(np.min(2 * np.arctanh(share))))
 
 
 def _seeds(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -98,12 +93,10 @@ def _seeds(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return np.array(chosen)
 
 
-def _em(
-    rows: np.ndarray, seeds: np.ndarray, priors: Priors, weights: np.ndarray | None
-) -> tuple[Start, float]:
+def _em(rows: np.ndarray, seeds: np.ndarray, priors: Priors, weights: np.ndarray | None) -> tuple[RoughFit, float]:
     count = len(seeds)
     spread = np.maximum(rows.std(axis=0), 1e-12)
-    fit = Start(
+    fit = RoughFit(
         seeds,
         np.ones_like(seeds)
         if priors.scales is None
@@ -115,7 +108,7 @@ def _em(
     return fit, float(np.logaddexp.reduce(_logs(rows, fit), axis=1).sum())
 
 
-def _improved(x: np.ndarray, fit: Start, priors: Priors, weights: np.ndarray | None) -> Start:
+def _improved(x: np.ndarray, fit: RoughFit, priors: Priors, weights: np.ndarray | None) -> RoughFit:
     """One iteration of EM, the rows in chunks; the priors add to the sums over rows."""
     count, width = fit.means.shape
     size, first, second = np.full(count, 1e-9), np.zeros((count, width)), np.zeros((count, width))
@@ -132,15 +125,15 @@ def _improved(x: np.ndarray, fit: Start, priors: Priors, weights: np.ndarray | N
         squares = np.maximum(second - means * (2 * first - rows_of * means), 0.0)
         # the mode in log s, in which the chain moves
         scales = np.maximum(np.sqrt((squares + 2 * rate) / (rows_of + 2 * shape)), _LEAST_SCALE)
-    return Start(means, scales, (size + 1) / (size + 1).sum() if weights is None else weights)
+    return RoughFit(means, scales, (size + 1) / (size + 1).sum() if weights is None else weights)
 
 
-def _logs(rows: np.ndarray, fit: Start) -> np.ndarray:
+def _logs(rows: np.ndarray, fit: RoughFit) -> np.ndarray:
     standard = (rows[:, None] - fit.means) / fit.scales
     return np.log(fit.weights) - np.log(fit.scales).sum(axis=1) - 0.5 * np.sum(standard**2, axis=-1)
 
 
-def _responsibilities(rows: np.ndarray, fit: Start) -> np.ndarray:
+def _responsibilities(rows: np.ndarray, fit: RoughFit) -> np.ndarray:
     """Softmax along the last axis."""
     logs = _logs(rows, fit)
     raised = np.exp(logs - logs.max(axis=-1, keepdims=True))
@@ -152,11 +145,7 @@ def _responsibilities(rows: np.ndarray, fit: Start) -> np.ndarray:
 
 
 def units_and_priors(
-    table: np.ndarray,
-    covariance: str,
-    scale: ArrayLike,
-    prior_scale: float | str,
-    scale_prior: tuple[float, float],
+    table: np.ndarray, covariance: str, scale: ArrayLike, prior_scale: float | str, scale_prior: tuple[float, float]
 ) -> tuple[Units, Priors]:
     """From a table and the settings of `GaussianMixture`, which are checked here.
 
@@ -203,7 +192,5 @@ def known_weights(weights: ArrayLike, count: int) -> np.ndarray | None:
     except (TypeError, ValueError):
         known = np.full(count, np.nan)
     if known.shape != (count,) or not np.all(known > 0) or abs(known.sum() - 1) > 1e-6:
-        raise InvalidValueError(
-            f"`weights` of {_WHO} must be {count} numbers > 0 with the sum 1, got {weights!r}."
-        )
+        raise InvalidValueError(f"`weights` of {_WHO} must be {count} numbers > 0 with the sum 1, got {weights!r}.")
     return known

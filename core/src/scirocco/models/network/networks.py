@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -15,15 +16,11 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.sources import check_memory
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models.network.density import Apply
 from scirocco.types import Array, Params
 
-ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "sigmoid": jax.nn.sigmoid,
-    "softmax": jax.nn.softmax,
-    "tanh": jnp.tanh,
-}
+Apply = Callable[[Params, Array], Array]
+
+ACTIVATIONS = {"relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid, "softmax": jax.nn.softmax, "tanh": jnp.tanh}
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,22 @@
-"""From inputs of any shape and labels to a posterior that can be sampled."""
+r"""The posterior of a network's weights, from inputs of any shape and labels.
+
+.. math:: y_i ∼ \text{Categorical}(\text{softmax}(\text{apply}(w, x_i))), \quad w_l | λ_l ∼ N(0, I/λ_l), \quad
+    λ_l ∼ \text{Gamma}(α, β)
+
+with one precision λ_l for each array l of weights (thesis section 4.6.3, α = β = 1). The chain samples only the
+weights: given d weights w_l, their precision is Gamma(α + d/2, β + |w_l|²/2), so that it can be integrated out,
+
+.. math:: p(w_l) ∝ (β + |w_l|²/2)^{-(α + d/2)},
+
+and drawn from that distribution when requested. The pairs (w, λ) are draws from the joint posterior. If it were
+sampled, log λ would have the curvature d/2, 39,200 for the first layer of the thesis, and limit the step size.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +29,75 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model import Model
 from scirocco.models import inputs
 from scirocco.models.inputs import ColumnLike, TableLike, gamma_law
-from scirocco.models.network.density import Apply, LogLikelihood, Prior, Probabilities, Rows
-from scirocco.models.network.networks import TwoLayers
-from scirocco.types import Params
+from scirocco.models.network.networks import Apply
+from scirocco.types import Array, Params, PyTree
+
+
+class LabelledRows(NamedTuple):
+    """Inputs and class numbers."""
+
+    x: Any
+    """(n, ...), floating-point, or bytes that represent 0 ... 1."""
+    y: Any
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Class probabilities of the network: `(params, x)` to (n, classes)."""
+
+    apply: Apply
+
+    def logits(self, params: Params, x: Array) -> Array:
+        """Logits; bytes are converted here, because they take a quarter of the memory on the device."""
+        return self.apply(params, jnp.asarray(x, jnp.float32) / 255 if x.dtype == jnp.uint8 else x)
+
+    def __call__(self, params: Params, x: Array) -> Array:
+        """Softmax of the logits."""
+        return jax.nn.softmax(self.logits(params, x))
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """log p(y_i | w, x_i) of several rows at once."""
+
+    probabilities: Probabilities
+
+    def __call__(self, params: Params, rows: LabelledRows) -> Array:
+        """Log likelihood of each row, (n,)."""
+        logits = self.probabilities.logits(params, rows.x)
+        chosen = jnp.take_along_axis(logits, rows.y[:, None], axis=1)[:, 0]
+        return chosen - jax.nn.logsumexp(logits, axis=1)
+
+
+@dataclass(frozen=True)
+class WeightPrior:
+    """Normal prior of weights with Gamma(shape, rate) precisions, which are integrated out."""
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def __call__(self, params: Params) -> Array:
+        """log p(w), without constants."""
+        laws = [self.precision_law(leaf) for leaf in jax.tree.leaves(params)]
+        return sum((-shape * jnp.log(rate) for shape, rate in laws[1:]), -laws[0][0] * jnp.log(laws[0][1]))
+
+    def precision_law(self, weights: Array) -> tuple[float, Array]:
+        """Shape and rate of the Gamma distribution of λ given its weights: α + d/2 and β + |w|²/2."""
+        return self.shape + weights.size / 2, self.rate + 0.5 * (weights * weights).sum()
+
+    def draw_precisions(self, params: Params, rng: np.random.Generator) -> PyTree:
+        """Draw λ of each array of weights, given the weights (on the host)."""
+
+        def one(weights: Array) -> float:
+            shape, rate = self.precision_law(weights)
+            return float(rng.gamma(shape) / rate)
+
+        return jax.tree.map(one, params)
+
 
 _PROBE = 3
 """Number of rows to test a user's function: few, and not a likely width of a layer."""
-_LARGE = 50.0
+_LARGE = 50.0  # root mean square of inputs: pixels, ages and incomes are above, standardised columns below
 
 
 class Form(NamedTuple):
@@ -37,16 +111,16 @@ class Form(NamedTuple):
     """Whether inputs are bytes, which represent 0 ... 1."""
 
 
-class Problem(NamedTuple):
+class NetworkProblem(NamedTuple):
     """The data and model of a fit."""
 
     probabilities: Probabilities
     params: Params
     """Initial weights of the chains."""
-    rows: Rows
+    rows: LabelledRows
     form: Form
     classes: np.ndarray
-    prior: Prior
+    prior: WeightPrior
 
     @property
     def model(self) -> Model:
@@ -54,34 +128,8 @@ class Problem(NamedTuple):
         return Model(LogLikelihood(self.probabilities), self.prior, vectorized=True)
 
 
-def two_layers(
-    hidden: int,
-    activation: str,
-    x: np.ndarray,
-    form: Form,
-    y: ColumnLike,
-    classes: Sequence[object] | None,
-    prior: Prior,
-    seed: int,
-) -> Problem:
-    """The problem with a network of one hidden layer, with sizes from the inputs and labels."""
-    network, hidden = TwoLayers(activation), _checks.positive_int(hidden, "hidden")
-    codes, known = checked_labels(y, len(x), classes, None)
-    seed = _checks.positive_int(seed, "seed", minimum=0)
-    params = network.start(math.prod(x.shape[1:]), hidden, len(known), seed)
-    return Problem(Probabilities(network), params, Rows(x, codes), form, known, prior)
-
-
-def own_problem(
-    apply: Apply,
-    params: Params,
-    x: np.ndarray,
-    form: Form,
-    y: ColumnLike,
-    classes: Sequence[object] | None,
-    prior: Prior,
-) -> Problem:
-    """The problem with a user's function."""
+def check_network(apply: Apply, params: Params | None) -> None:
+    """Raise an error for what is no pure function with initial weights."""
     if any(kind.__module__.partition(".")[0] == "torch" for kind in type(apply).__mro__):
         raise InvalidTypeError(
             "`apply` of BNN is a PyTorch module, which JAX cannot differentiate: write the network as a function "
@@ -92,14 +140,11 @@ def own_problem(
             "`apply` of BNN must be a function (params, x) -> logits, passed together with initial `params`; "
             f"got apply={apply!r} and params of type {type(params).__name__}."
         )
-    codes, known = checked_labels(y, len(x), classes, num_classes_of(apply, params, x))
-    start = jax.tree.map(jnp.asarray, params)
-    return Problem(Probabilities(apply), start, Rows(x, codes), form, known, prior)
 
 
-def gamma_prior(precision: tuple[float, float]) -> Prior:
+def gamma_prior(precision: tuple[float, float]) -> WeightPrior:
     """The prior from a pair (shape, rate)."""
-    return Prior(*gamma_law(precision, "precision", "BNN"))
+    return WeightPrior(*gamma_law(precision, "precision", "BNN"))
 
 
 # -- inputs and labels, checked ----------------------------------------------------------------------------------------

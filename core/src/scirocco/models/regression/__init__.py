@@ -1,10 +1,6 @@
 """Regressions with posterior draws of their coefficients."""
 
-from scirocco.models.regression.generalised import (
-    NegativeBinomialRegression,
-    PoissonRegression,
-    StudentRegression,
-)
+from scirocco.models.regression.generalised import NegativeBinomialRegression, PoissonRegression, StudentRegression
 from scirocco.models.regression.linear import LinearRegression
 from scirocco.models.regression.logistic import LogisticRegression, SoftmaxRegression
 

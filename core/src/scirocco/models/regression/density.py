@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ NOISE_FLOOR = 1e-3
 _NODES = np.arange(-7.0, 9.0, 0.5)  # log λ: the trapezoid rule is exact to a few parts in ten thousand
 _LOG_WEIGHTS = -np.log(np.cosh(_NODES))
 _LOG_WEIGHTS = _LOG_WEIGHTS - np.log(np.sum(np.exp(_LOG_WEIGHTS)))
-_LOG_TAU = np.arange(-12.0, 6.0, 0.1)
+_LOG_TAU = np.arange(-12.0, 6.0, 0.1)  # a grid of log τ
 
 
 class Working(NamedTuple):
@@ -38,7 +38,7 @@ class Working(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Normal:
+class NormalPrior:
     """β_j ~ N(0, scale²), intercept ~ N(0, intercept_scale²)."""
 
     scale: float
@@ -56,7 +56,7 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class LaplacePrior:
     """β_j with density exp(-|β|/scale) / (2 scale), intercept ~ N(0, intercept_scale²)."""
 
     scale: float
@@ -74,7 +74,7 @@ class Laplace:
 
 
 @dataclass(frozen=True)
-class Horseshoe:
+class HorseshoePrior:
     r"""β_j ~ N(0, τ² λ_j²) with λ_j ~ C⁺(0, 1) and τ ~ C⁺(0, scale); intercept ~ N(0, intercept_scale²).
 
     The local scales λ_j are summed out, over a grid of their logarithms, so that a chain has d + 1 unknowns and no
@@ -83,38 +83,30 @@ class Horseshoe:
     .. math:: p(β_j | τ) = \sum_k w_k\, N(0, v_k + r_j^2), \qquad v_k = τ^2 λ_k^2, \quad w_k ∝ 1 / \cosh(\log λ_k)
 
     r_j takes the pole of the density at 0 away: a fifth of the standard deviation that the likelihood alone would leave
-    β_j, a resolution that the data do not have. With a `slab` c the variances are v c² / (v + c²) (Piironen & Vehtari
-    2017): coefficients that are not small are N(0, c²).
+    β_j, a resolution that the data do not have.
     """
 
     scale: float
     intercept_scale: float
     noise_scale: float | None = None
     resolution: tuple[float, ...] = (0.0,)
-    slab: float | None = None
     noise_floor: float = NOISE_FLOOR
 
     def __call__(self, params: Params) -> Array:
         """Log density, up to a constant."""
         coef, tau = params["coef"], params["tau"]
-        variances = self._variances(tau, jnp.asarray(np.exp(2 * _NODES), coef.dtype))
+        variances = tau**2 * jnp.asarray(np.exp(2 * _NODES), coef.dtype)
         variances = variances + jnp.asarray(self.resolution, coef.dtype)[..., None] ** 2
         terms = -0.5 * (coef[..., None] ** 2 / variances + jnp.log(variances))
         local = jax.nn.logsumexp(terms + jnp.asarray(_LOG_WEIGHTS, coef.dtype), axis=-1)
         return jnp.sum(local) - jnp.log1p((tau / self.scale) ** 2) + _others(self, params)
-
-    def _variances(self, tau: float | Array, squares: np.ndarray | Array) -> Any:
-        plain = tau**2 * squares
-        return plain if self.slab is None else plain * self.slab**2 / (plain + self.slab**2)
 
     def working(self, squares: np.ndarray) -> Working:
         """E[1/variance | β², τ], at the mean of log τ given these squares."""
         flat = squares.reshape(-1, squares.shape[-1])
         tau = np.exp(_LOG_TAU)
         terms = np.stack([self._terms(flat, value)[0] for value in tau])
-        density = np.logaddexp.reduce(terms, axis=-1).sum(axis=(1, 2)) + np.log(
-            tau / (1 + (tau / self.scale) ** 2)
-        )
+        density = np.logaddexp.reduce(terms, axis=-1).sum(axis=(1, 2)) + np.log(tau / (1 + (tau / self.scale) ** 2))
         weights = np.exp(density - density.max())
         weights /= weights.sum()
         mean = float(weights @ _LOG_TAU)
@@ -125,13 +117,11 @@ class Horseshoe:
         return Working(precision.reshape(squares.shape), math.exp(mean), deviation)
 
     def _terms(self, squares: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        variances = (
-            self._variances(tau, np.exp(2 * _NODES)) + np.asarray(self.resolution)[..., None] ** 2 + 1e-30
-        )
+        variances = tau**2 * np.exp(2 * _NODES) + np.asarray(self.resolution)[..., None] ** 2 + 1e-30
         return _LOG_WEIGHTS - 0.5 * (squares[..., None] / variances + np.log(variances)), variances
 
 
-Prior = Normal | Laplace | Horseshoe
+Prior = NormalPrior | LaplacePrior | HorseshoePrior
 
 
 def _others(prior: Prior, params: Params) -> Array:

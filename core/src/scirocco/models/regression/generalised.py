@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from scirocco import _checks, transforms
-from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.diagnostics.intervals import Predicted
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
+from scirocco.models.regression.approximation import SamplingMethod
 from scirocco.models.regression.base import Composed, Regression
+from scirocco.models.regression.columns import FitInput
 from scirocco.models.regression.density import Likelihood, Simulated
-from scirocco.models.regression.given import Given
-from scirocco.models.regression.inference import Method
-from scirocco.run import Run
 from scirocco.samplers import Sampler
 
 _PARAMETERS = """Parameters
@@ -53,8 +51,6 @@ class FamilyRegression(Regression):
 
     scale: float
     intercept_scale: float
-    coef_: np.ndarray
-    intercept_: float
     _estimator_type = "regressor"
     _priors = ("normal", "laplace")
     _family: ClassVar[str]
@@ -98,45 +94,35 @@ class FamilyRegression(Regression):
             )
         super()._check_settings()
 
-    def _composed(self, found: Given) -> Composed:
-        columns, family = found.columns, FAMILIES[self._family]
-        y = targets(columns.y, num_rows=found.num_rows, who=type(self).__name__, name=columns.response)
-        family.check(y, columns.response)
-        spread = family.spread(y if columns.offset is None else y - columns.offset)
+    def _composed(self, inputs: FitInput) -> Composed:
+        family = FAMILIES[self._family]
+        y = targets(inputs.y, num_rows=inputs.num_rows, who=type(self).__name__, name=inputs.response)
+        family.check(y, inputs.response)
+        spread = family.spread(y if inputs.offset is None else y - inputs.offset)
         if spread == 0:
             raise InvalidValueError(
-                f"the response `{columns.response}` is {y[0]:g} in all rows: there is nothing to explain."
+                f"the response `{inputs.response}` is {y[0]:g} in all rows: there is nothing to explain."
             )
-        units = Units.of(found.table.array, self.standardise, columns.intercept)
-        x = units.apply(found.table.array)
-        centre = family.centre(y, None, columns.offset, columns.weight) if columns.intercept else 0.0
-        shift = np.full(len(y), centre) if columns.offset is None else centre + columns.offset
+        units = Units.of(inputs.table.array, self.standardise, inputs.intercept)
+        x = units.apply(inputs.table.array)
+        centre = family.centre(y, None, inputs.offset, inputs.weight) if inputs.intercept else 0.0
+        shift = np.full(len(y), centre) if inputs.offset is None else centre + inputs.offset
         data = {"x": x, "y": (y - shift) / spread if family.continuous else y}
         data["constant"] = family.constant(y) - np.log(spread)
         if not family.continuous and shift.any():
             data["offset"] = shift
-        if columns.weight is not None:
-            data["weight"] = columns.weight
+        if inputs.weight is not None:
+            data["weight"] = inputs.weight
         data = {name: part.astype(x.dtype, copy=False) for name, part in data.items()}
         start = {"coef": np.zeros(x.shape[1], x.dtype)}
-        start |= {"intercept": np.zeros((), x.dtype)} if columns.intercept else {}
+        start |= {"intercept": np.zeros((), x.dtype)} if inputs.intercept else {}
         start |= {name: np.asarray(value, x.dtype) for name, value in family.start.items()}
         scale = float(self.scale) if self.standardise else float(self.scale) / spread
         prior = self._make_prior(np.ones((1, x.shape[1])), scale, float(self.intercept_scale))
         changes = {name: transforms.positive if name in family.parameters else None for name in start}
         model = Model(Likelihood(self._family), prior, vectorized=True, transforms=changes)
         told = {**units.written(), "centre": centre, "spread": spread}
-        return Composed(model, data, Method(self.sampler, self.estimator, start), told)
-
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        draws = super()._results(run, told, arrays)
-        means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
-        self.coef_, self.intercept_ = means["coef"], float(means.get("intercept", 0.0))
-        for name in FAMILIES[self._family].parameters:
-            setattr(self, f"{name}_", float(means[name]))
-        return draws
+        return Composed(model, data, SamplingMethod(self.sampler, self.estimator, start), told)
 
     @property
     def simulate(self) -> Any:
@@ -165,26 +151,14 @@ class FamilyRegression(Regression):
         offset
             As for `fit`, of these rows; by default 0.
         """
-        self._check_fitted()
         _checks.choice(kind, "kind", ("observation", "mean"))
         family, rng = FAMILIES[self._family], np.random.default_rng(self.seed)
-        means, ends = [], []
-        for _, eta in self._predictors(X, offset):
-            mean = family.mean(eta)
-            means.append(mean.mean(axis=1))
-            if interval is not None:
-                drawn = mean if kind == "mean" else family.draw(rng, mean, self._few)
-                ends.append(np.stack(central(drawn, interval, axis=1)))
-        mean = np.concatenate(means)
-        return mean if interval is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
-    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
-        found = self.predict(X, interval=interval)
-        return dict(zip(("mean", "low", "high"), found, strict=True))
+        def drawn(mean: np.ndarray) -> np.ndarray:
+            return mean if kind == "mean" else family.draw(rng, mean, self._few)
 
-    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
-        """R²: the fraction of the variance of y (with a formula, of its response) that `predict` explains."""
-        return self._r_squared(self.predict(X), self._responses(X, y))
+        found = self._averages(X, offset, interval, family.mean, drawn)
+        return found[0] if interval is None else Predicted(*found)
 
 
 class PoissonRegression(FamilyRegression):

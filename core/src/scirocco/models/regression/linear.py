@@ -11,23 +11,29 @@ from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
 from scirocco.data.shuffle import shuffled_numbers
-from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.diagnostics.intervals import Predicted
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.estimators.newton import inverse_root
 from scirocco.model import Model
 from scirocco.models.inputs import ColumnLike, TableLike, Units, targets
 from scirocco.models.regression import density
-from scirocco.models.regression.approximation import Approximation, full_precision, reduced
+from scirocco.models.regression.approximation import (
+    Approximation,
+    Coordinates,
+    full_precision,
+    in_order,
+    method,
+    reduced,
+)
 from scirocco.models.regression.base import Composed, Regression
+from scirocco.models.regression.columns import FitInput
 from scirocco.models.regression.density import Prior
-from scirocco.models.regression.given import Given
-from scirocco.models.regression.inference import Coordinates, in_order, method
 from scirocco.run import Run
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
 
-_ROUNDS = 50
+_ROUNDS = 50  # of the normal equations, at most; a few are usual
 _MOST_KEPT = 1 << 28
 """Bytes of a table up to which a fit keeps its rows, for leave-one-out; the draws do not need them."""
 
@@ -50,7 +56,7 @@ class LinearRegression(Regression):
         column (root mean squares instead of both without an intercept), rounded to a power of two; a
         tenth of that for the horseshoe.
     slab
-        Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
+        HorseshoePrior: the standard deviation of coefficients that are not shrunk; None: unbounded.
     noise
         σ where it is known. None: unknown, with a half-normal prior of scale s = sd(y), rounded to a power of two,
         times exp(-(s/1000)² / 2σ²), which keeps a perfect fit away from 0.
@@ -101,8 +107,6 @@ class LinearRegression(Regression):
     True
     """
 
-    coef_: np.ndarray
-    intercept_: float
     noise_: float
     _estimator_type = "regressor"
     _from_data = ("scale", "intercept_scale")
@@ -112,7 +116,6 @@ class LinearRegression(Regression):
         prior: str = "normal",
         *,
         scale: float | None = None,
-        slab: float | None = None,
         noise: float | None = None,
         intercept: bool = True,
         intercept_scale: float | None = None,
@@ -128,25 +131,25 @@ class LinearRegression(Regression):
         num_prediction_draws: int = 1000,
         seed: int = 0,
     ):
-        self.prior, self.scale, self.slab, self.noise = prior, scale, slab, noise
+        self.prior, self.scale, self.noise = prior, scale, noise
         self.intercept, self.intercept_scale = intercept, intercept_scale
         self.standardise, self.constant_columns, self.formula = standardise, constant_columns, formula
         self.sampler, self.estimator = sampler, estimator
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def _composed(self, found: Given) -> Composed:
+    def _composed(self, inputs: FitInput) -> Composed:
         """Model, data, sampler, estimator and start."""
         if self.noise is not None:
             _checks.positive(self.noise, "noise", type(self).__name__)
-        intercept, weight, columns = found.columns.intercept, found.columns.weight, found.columns
-        count, width = found.table.array.shape
-        given = targets(columns.y, num_rows=count, who=type(self).__name__, name=columns.response)
+        intercept, weight = inputs.intercept, inputs.weight
+        count, width = inputs.table.array.shape
+        given = targets(inputs.y, num_rows=count, who=type(self).__name__, name=inputs.response)
         if width + intercept > DENSE_LIMIT:
             raise InvalidValueError(f"LinearRegression is for up to {DENSE_LIMIT} columns, got {width}.")
-        given = given if columns.offset is None else given - columns.offset
-        units = Units.of(found.table.array, self.standardise, intercept)
-        x = units.apply(found.table.array)
+        given = given if inputs.offset is None else given - inputs.offset
+        units = Units.of(inputs.table.array, self.standardise, intercept)
+        x = units.apply(inputs.table.array)
         centre = float(np.average(given, weights=weight)) if intercept else 0.0
         spread = float(given.std()) if given.min() < given.max() else abs(float(given[0])) or 1.0
         y = given - centre
@@ -157,9 +160,7 @@ class LinearRegression(Regression):
         data = rows if self.estimator is not None else _few_rows(factor, total, intercept, x.dtype)
         if self.noise is not None:  # in units of the noise, so that it is 1
             noise = np.asarray(self.noise, x.dtype)
-            rows, data = (
-                part | {name: part[name] / noise for name in ("x", "one", "y")} for part in (rows, data)
-            )
+            rows, data = (part | {name: part[name] / noise for name in ("x", "one", "y")} for part in (rows, data))
         chosen = method(Coordinates(start, ordered), self.prior, len(data["y"]), self.sampler, self.estimator)
         told = {**units.written(), "centre": centre}
         model = self._model(prior, start)
@@ -167,8 +168,8 @@ class LinearRegression(Regression):
             return Composed(model, data, chosen, told)
         return Composed(model, data, chosen, told, rows=rows if x.nbytes <= _MOST_KEPT else {})
 
-    def _explained(self, error: DivergenceError, found: Given) -> DivergenceError | None:
-        num_rows, unknowns = found.num_rows, found.table.array.shape[1] + found.columns.intercept
+    def _explained(self, error: DivergenceError, inputs: FitInput) -> DivergenceError | None:
+        num_rows, unknowns = inputs.num_rows, inputs.table.array.shape[1] + inputs.intercept
         if self.noise is not None or num_rows > unknowns:
             return None
         return DivergenceError(
@@ -224,94 +225,59 @@ class LinearRegression(Regression):
         if weight is None:
             return {"x": x, "y": y.astype(x.dtype), "one": ones, "share": ones, "constant": constant * ones}
         root, share = np.sqrt(weight), weight.astype(x.dtype)
-        parts = {
-            "x": x * root[:, None],
-            "y": y * root,
-            "one": root,
-            "share": share,
-            "constant": constant * share,
-        }
+        parts = {"x": x * root[:, None], "y": y * root, "one": root, "share": share, "constant": constant * share}
         return {name: np.asarray(part, x.dtype) for name, part in parts.items()}
 
     def _model(self, prior: Prior, start: dict[str, Any]) -> Model:
-        changes: dict[str, Any] = {
-            name: transforms.positive if name in ("noise", "tau") else None for name in start
-        }
+        changes: dict[str, Any] = {name: transforms.positive if name in ("noise", "tau") else None for name in start}
         constrained = changes if any(changes.values()) else None
         return Model(density.linear, prior, vectorized=True, transforms=constrained)
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        draws = super()._results(run, told, arrays)
-        means = {name: np.asarray(leaf, np.float64).mean(axis=(0, 1)) for name, leaf in draws.items()}
-        self.coef_ = means["coef"]
-        self.intercept_ = float(means.get("intercept", 0.0))
-        self.noise_ = float(means["noise"]) if "noise" in means else float(self.noise or 0.0)
-        return draws
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if self.noise is not None:
+            self.noise_ = float(self.noise)
+        return super()._results(run, told, arrays)
 
-    # -- predictions --------------------------------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
     def predict(
         self,
         X: TableLike,
-        return_std: bool = False,
         interval: float | None = None,
         *,
         kind: str = "observation",
         offset: ColumnLike | None = None,
     ) -> Any:
-        """Posterior mean of xᵀβ + b; on request the spread of new observations there.
+        """Posterior mean of xᵀβ + b; with `interval`, a `Predicted` with `mean`, `low` and `high`.
 
         Parameters
         ----------
         X
             Rows.
-        return_std
-            Return (mean, standard deviation) of the posterior predictive: of coefficients and noise together.
         interval
-            A probability such as 0.9: return a `Predicted` with `mean`, `low` and `high`, between which a new
-            observation lies with that probability (coefficients and noise together).
+            A probability such as 0.9.
         kind
-            "observation"; or "mean": the interval of xᵀβ + b.
+            What lies between `low` and `high` with that probability: a new "observation" (coefficients and noise
+            together), or xᵀβ + b ("mean").
         offset
             As for `fit`, of these rows; by default 0.
         """
-        self._check_fitted()
         _checks.choice(kind, "kind", ("observation", "mean"))
-        if return_std and interval is not None:
-            raise InvalidValueError("pass `return_std` or `interval` to predict, not both.")
-        noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
-        means, deviations, ends = [], [], []
-        for _, eta in self._predictors(X, offset):
-            means.append(eta.mean(axis=1))
-            if return_std:
-                deviations.append(np.sqrt(eta.var(axis=1) + np.mean(noise**2)))
-            if interval is not None:
-                drawn = eta if kind == "mean" else eta + noise * self._new_noise(len(noise))
-                ends.append(np.stack(central(drawn, interval, axis=1)))
-        mean = np.concatenate(means)
-        if return_std:
-            return mean, np.concatenate(deviations)
-        return mean if interval is None else Predicted(mean, *np.concatenate(ends, axis=1))
 
-    def _frame_columns(self, X: TableLike, interval: float) -> dict[str, np.ndarray]:
-        return dict(self.predict(X, interval=interval)._asdict())
-
-    def _new_noise(self, count: int) -> np.ndarray:
-        """Quantiles of a standard normal in a random order, one a draw: the same for every row."""
         from scipy.special import ndtri
 
-        return np.asarray(ndtri((shuffled_numbers(count, self.seed) + 0.5) / count))
+        def drawn(eta: np.ndarray) -> np.ndarray:
+            noise = self._few.get("noise", np.full(len(self._few["coef"]), self.noise))
+            if kind == "mean":
+                return eta
+            # quantiles of a standard normal in a random order, one a draw: the same for every row
+            return eta + noise * ndtri((shuffled_numbers(len(noise), self.seed) + 0.5) / len(noise))
 
-    def score(self, X: TableLike, y: ColumnLike | None = None) -> float:
-        """R²: the fraction of the variance of y (with a formula, of its response) that `predict` explains."""
-        return self._r_squared(self.predict(X), self._responses(X, y))
+        found = self._averages(X, offset, interval, lambda eta: eta, drawn)
+        return found[0] if interval is None else Predicted(*found)
 
 
-def _few_rows(
-    factor: np.ndarray, num_rows: float, intercept: bool, dtype: DTypeLike
-) -> dict[str, np.ndarray]:
+def _few_rows(factor: np.ndarray, num_rows: float, intercept: bool, dtype: DTypeLike) -> dict[str, np.ndarray]:
     """Rows that say the same as all: those of the triangular factor."""
     first = int(intercept)
     one = factor[:, 0] if intercept else np.zeros(len(factor))

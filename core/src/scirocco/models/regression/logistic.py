@@ -9,22 +9,25 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from scirocco import _checks, transforms
-from scirocco.diagnostics.intervals import Predicted, central
+from scirocco.diagnostics.intervals import Predicted
 from scirocco.errors import InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.models.inputs import ColumnLike, TableLike, Units, labels
-from scirocco.models.regression.approximation import Rows, approximate, probabilities, survey
-from scirocco.models.regression.base import Composed, Regression
-from scirocco.models.regression.density import Likelihood, Prior
-from scirocco.models.regression.given import Given
-from scirocco.models.regression.inference import (
+from scirocco.models.regression.approximation import (
     Coordinates,
-    Method,
+    DesignRows,
+    SamplingMethod,
+    approximate,
     in_order,
     large_method,
     method,
+    probabilities,
+    survey,
 )
+from scirocco.models.regression.base import Composed, Regression
+from scirocco.models.regression.columns import FitInput
+from scirocco.models.regression.density import Likelihood, Prior
 from scirocco.run import Run
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import Sampler
@@ -46,7 +49,7 @@ class LogisticRegression(Regression):
     scale
         Of the prior.
     slab
-        Horseshoe: the standard deviation of coefficients that are not shrunk; None: unbounded.
+        HorseshoePrior: the standard deviation of coefficients that are not shrunk; None: unbounded.
     intercept, intercept_scale
         Whether there is one, and the standard deviation of its normal prior. The prior is on the intercept at the means
         of the columns: with an intercept, sampling is on centred columns, so that it does not matter how far from 0
@@ -98,8 +101,6 @@ class LogisticRegression(Regression):
     scale: float
     intercept_scale: float
     classes_: np.ndarray
-    coef_: np.ndarray
-    intercept_: np.ndarray
     _estimator_type = "classifier"
     _baseline: ClassVar[bool] = False
     """Whether the coefficients of more than two classes are against the first."""
@@ -109,7 +110,6 @@ class LogisticRegression(Regression):
         prior: str = "laplace",
         *,
         scale: float = 1.0,
-        slab: float | None = None,
         intercept: bool = True,
         intercept_scale: float = 10.0,
         standardise: bool = False,
@@ -125,7 +125,7 @@ class LogisticRegression(Regression):
         num_prediction_draws: int = 1000,
         seed: int = 0,
     ):
-        self.prior, self.scale, self.slab = prior, scale, slab
+        self.prior, self.scale = prior, scale
         self.intercept, self.intercept_scale = intercept, intercept_scale
         self.standardise, self.classes, self.constant_columns = standardise, classes, constant_columns
         self.formula = formula
@@ -133,45 +133,32 @@ class LogisticRegression(Regression):
         self.num_samples, self.num_burnin, self.thin = num_samples, num_burnin, thin
         self.num_chains, self.num_prediction_draws, self.seed = num_chains, num_prediction_draws, seed
 
-    def _composed(self, found: Given) -> Composed:
+    def _composed(self, inputs: FitInput) -> Composed:
         """Model, data, sampler, estimator and start."""
-        columns, width = found.columns, found.table.array.shape[1]
+        width = inputs.table.array.shape[1]
         codes, classes = labels(
-            columns.y,
-            self.classes,
-            num_rows=found.num_rows,
-            who=type(self).__name__,
-            sort=True,
-            name=columns.response,
+            inputs.y, self.classes, num_rows=inputs.num_rows, who=type(self).__name__, sort=True, name=inputs.response
         )
-        if columns.offset is not None and len(classes) > 2:
+        if inputs.offset is not None and len(classes) > 2:
             raise InvalidValueError(
                 f"an offset is added to the log odds of two classes; {type(self).__name__} was given {len(classes)}."
             )
-        units = Units.of(found.table.array, self.standardise, columns.intercept)
-        x = units.apply(found.table.array)
-        rows = Rows(
-            x,
-            codes,
-            len(classes),
-            columns.intercept,
-            self._baseline,
-            columns.offset,
-            columns.weight,
-        )
+        units = Units.of(inputs.table.array, self.standardise, inputs.intercept)
+        x = units.apply(inputs.table.array)
+        rows = DesignRows(x, codes, len(classes), inputs.intercept, self._baseline, inputs.offset, inputs.weight)
         if rows.shape[0] * rows.shape[1] > DENSE_LIMIT:
             prior = self._own_prior(np.ones((1, width)))
             sampler, estimator = large_method(self.prior, len(x), self.sampler, self.estimator)
-            chosen = Method(sampler, estimator, _start(np.zeros(rows.shape), width, None, x.dtype))
+            chosen = SamplingMethod(sampler, estimator, _start(np.zeros(rows.shape), width, None, x.dtype))
         else:
             prior, chosen = self._approximated(rows)
         data = {"x": x, "y": codes.astype(x.dtype) if rows.num_predictors == 1 else codes}
-        for name, part in (("offset", columns.offset), ("weight", columns.weight)):
+        for name, part in (("offset", inputs.offset), ("weight", inputs.weight)):
             data |= {} if part is None else {name: part.astype(x.dtype)}
         told = {**units.written(), "classes": classes.tolist(), "classes_type": classes.dtype.str}
         return Composed(self._model(prior, rows, chosen.start), data, chosen, told)
 
-    def _approximated(self, rows: Rows) -> tuple[Prior, Method]:
+    def _approximated(self, rows: DesignRows) -> tuple[Prior, SamplingMethod]:
         """The prior, and what samples in the coordinates of a Gaussian approximation."""
         rng = np.random.default_rng(_checks.positive_int(self.seed, "seed", minimum=0))
         made: list[Prior] = []
@@ -191,22 +178,18 @@ class LogisticRegression(Regression):
     def _own_prior(self, information: np.ndarray) -> Prior:
         return self._make_prior(information, float(self.scale), float(self.intercept_scale))
 
-    def _model(self, prior: Prior, rows: Rows, start: dict[str, np.ndarray]) -> Model:
+    def _model(self, prior: Prior, rows: DesignRows, start: dict[str, np.ndarray]) -> Model:
         changes = {name: transforms.positive if name == "tau" else None for name in start}
         one = rows.num_predictors == 1
         likelihood = Likelihood("bernoulli") if one else Likelihood("softmax", rows.baseline)
         transformed = changes if "tau" in changes else None
         return Model(likelihood, prior, vectorized=True, transforms=transformed)
 
-    def _results(
-        self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         draws = super()._results(run, told, arrays)
         self.classes_ = np.asarray(told["classes"], np.dtype(told["classes_type"]))
-        coef = np.asarray(draws["coef"], np.float64).mean(axis=(0, 1))
-        self.coef_ = coef.reshape(self._coef_shape())
-        intercept = np.asarray(draws.get("intercept", np.zeros((1, 1))), np.float64).mean(axis=(0, 1))
-        self.intercept_ = np.broadcast_to(intercept.reshape(-1), (len(self.coef_),)).copy()
+        self.coef_ = self.coef_.reshape(self._coef_shape())
+        self.intercept_ = np.broadcast_to(np.ravel(self.intercept_), (len(self.coef_),)).copy()
         return draws
 
     @property
@@ -220,11 +203,9 @@ class LogisticRegression(Regression):
         names = list(self.classes_[int(self._has_baseline) :])
         return names if len(names) > 1 else []
 
-    # -- predictions --------------------------------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
-    def predict_proba(
-        self, X: TableLike, interval: float | None = None, *, offset: ColumnLike | None = None
-    ) -> Any:
+    def predict_proba(self, X: TableLike, interval: float | None = None, *, offset: ColumnLike | None = None) -> Any:
         """Posterior mean of every class's probability, (rows, classes); with `interval`, a `Predicted`.
 
         Parameters
@@ -237,17 +218,12 @@ class LogisticRegression(Regression):
         offset
             As for `fit`, of these rows; by default 0.
         """
-        self._check_fitted()
-        means, ends = [], []
-        for _, eta in self._predictors(X, offset):
-            each = probabilities(eta, len(self.classes_) > 2, self._has_baseline)
-            means.append(each.mean(axis=1))
-            if interval is not None:
-                ends.append(np.stack(central(each, interval, axis=1)))
-        mean = np.concatenate(means)
+        mean, *ends = self._averages(
+            X, offset, interval, lambda eta: probabilities(eta, len(self.classes_) > 2, self._has_baseline)
+        )
         if interval is None:
             return mean if mean.ndim == 2 else np.stack([1.0 - mean, mean], axis=1)
-        low, high = np.concatenate(ends, axis=1)
+        low, high = ends
         if mean.ndim == 2:
             return Predicted(mean, low, high)
         pairs = ((1.0 - mean, mean), (1.0 - high, low), (1.0 - low, high))

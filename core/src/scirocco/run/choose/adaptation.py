@@ -57,15 +57,10 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
     try:
         search.settle()
         if ready.report.get("roundness", 0.0) >= limits.LIMITS.no_shape:
-            search, chosen = _better(
-                search, problem, _at_start(problem, ready, params, plan.key), own, params
-            )
+            search, chosen = _better(search, problem, _at_start(problem, ready, params, plan.key), own, params)
         for length in _WINDOWS[1:]:
             search.reshape(search.window(length))
-        while (
-            search.disagreement > limits.LIMITS.adapted_r_hat
-            and search.steps < limits.LIMITS.most_adaptation_steps
-        ):
+        while search.disagreement > limits.LIMITS.adapted_r_hat and search.steps < limits.LIMITS.most_adaptation_steps:
             search.reshape(search.window(_WINDOWS[-1]))
         search.window(_LAST)
     finally:
@@ -125,9 +120,7 @@ def _places(ready: Ready, spread: float, plan: Plan) -> Params:
     shares = np.cumsum(np.exp(jumps.log_weights - np.max(jumps.log_weights)))
     at = np.searchsorted(shares / shares[-1], (np.arange(plan.num_chains) + 0.5) / plan.num_chains)
     back = _tree.vector(ready.start.position)[1]
-    normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(
-        np.shape(jumps.centres[at])
-    )
+    normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(np.shape(jumps.centres[at]))
     return back(jumps.centres[at] + spread * np.einsum("cij,cj->ci", jumps.factors[at], normals))
 
 
@@ -140,8 +133,7 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [
-            jax.tree.map(lambda leaf, n=number: leaf[n], places)
-            for number in range(min(plan.num_chains, _LOOKED_AT))
+            jax.tree.map(lambda leaf, n=number: leaf[n], places) for number in range(min(plan.num_chains, _LOOKED_AT))
         ]
         values = [log_density_on_rows(problem.model, problem.table.num_rows, one, rows) for one in some]
         if np.all(np.isfinite(values)):
@@ -163,14 +155,14 @@ class _Search:
         self.model, self.chains, self.sampler = problem.model, chains, sampler
         self.steps, self.acceptance, self.disagreement = 0, 0.0, np.inf
 
-    def advance(self, steps: int) -> np.ndarray:
-        """Positions on the real line, (chain, step, d)."""
+    def advance(self, steps: int) -> Params:
+        """The draws, leaves (chain, step, ...)."""
         chunk = self.chains.advance(steps, 1)
         self.steps += steps
         rates = np.nan_to_num(np.asarray(chunk.stats["acceptance_rate"], float))
         slowest = float(rates.mean(axis=1).min())  # a chain that hardly moves must not be outvoted
         self.acceptance = slowest if slowest < limits.LIMITS.stuck else float(rates.mean())
-        return flat_positions(self.model, chunk.draws)
+        return chunk.draws
 
     def set(self, **settings: Any) -> None:
         """New hyper-parameters; the chains stay where they are."""
@@ -198,10 +190,10 @@ class _Search:
         return float(np.mean(values) + entropy)
 
     def window(self, length: int) -> np.ndarray:
-        """Steps while the step size follows the acceptance; it ends as the average over the window's second half."""
+        """Positions (chain, step, d) while the step size follows the acceptance to end as a mean of the second half."""
         positions, logs = [], []
         for block in range(length // _BLOCK):
-            positions.append(self.advance(_BLOCK))
+            positions.append(flat_positions(self.model, self.advance(_BLOCK)))
             gain = 1.5 / (block + 1) ** 0.6
             log = math.log(self.sampler.step_size) + gain * (self.acceptance - self.sampler.target_acceptance)
             logs.append(log)

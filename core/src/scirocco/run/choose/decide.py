@@ -61,9 +61,7 @@ def decide(asked: Asked, measured: Measured, limits: Limits = LIMITS) -> Choice 
     """The method for the run, or one to set up and to measure again. No method is set up twice."""
     if not measured.method:
         return Again(_first(asked, measured, limits))
-    stay = Choice(
-        measured.method, "no limit was exceeded", predicted(asked, measured, measured.method, limits)
-    )
+    stay = Choice(measured.method, "no limit was exceeded", predicted(asked, measured, measured.method, limits))
     if not asked.free or measured.on_mesh:
         return stay
     choice = _instead(asked, measured, limits)
@@ -80,14 +78,11 @@ def _first(asked: Asked, measured: Measured, limits: Limits) -> Choice:
         return Choice("counts", "the model has counts, not a density")
     refused = _refuses_trajectories(asked, measured, limits)
     if not refused and measured.numbers > limits.few_numbers:
-        refused = (
-            f"{measured.numbers:,.0f} numbers in the data, more than few_numbers ({limits.few_numbers:,})"
-        )
+        refused = f"{measured.numbers:,.0f} numbers in the data, more than few_numbers ({limits.few_numbers:,})"
     if refused:
         return Choice("scaled", refused)
     return Choice(
-        "trajectories",
-        f"{measured.numbers:,.0f} numbers in the data, at most few_numbers ({limits.few_numbers:,})",
+        "trajectories", f"{measured.numbers:,.0f} numbers in the data, at most few_numbers ({limits.few_numbers:,})"
     )
 
 
@@ -120,8 +115,7 @@ def _instead(asked: Asked, measured: Measured, limits: Limits) -> Choice | None:
         return None
     if measured.rounding > limits.coarse:
         return Choice(
-            "scaled",
-            f"the log density is rounded by {measured.rounding:.2g}, more than coarse ({limits.coarse})",
+            "scaled", f"the log density is rounded by {measured.rounding:.2g}, more than coarse ({limits.coarse})"
         )
     seconds, instead = (predicted(asked, measured, method, limits) for method in ("trajectories", "scaled"))
     if seconds is None or instead is None or (measured.pass_seconds or 0.0) < limits.least_pass:

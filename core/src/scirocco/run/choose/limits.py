@@ -44,6 +44,9 @@ class Limits:
     trajectory_parameters: int = 1_000
     """Parameters up to which trajectories are used: at each of their points there are products with L,
     which grow with its square. A choice; see the table of large models in the battery."""
+    dense_parameters: int = 2_000
+    """Parameters up to which coordinates are scaled by a matrix, which takes memory and the cube of them in
+    time; above, by a diagonal and some directions. A choice: some seconds of two cores."""
     far_from_gaussian: float = 0.3
     """`roundness` above which a posterior is far from Gaussian: it is ½κ² of a posterior of skewness κ,
     here 0.8. Battery."""
@@ -69,6 +72,9 @@ class Limits:
     skewed. Battery (hierarchies)."""
     plain_row: int = 8
     """Numbers in a plain row, by which the cost of others is measured. A choice."""
+    batch_sizes: tuple[int, ...] = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
+    """Rows of the batches to choose from, in addition to that which measures the noise. A choice: steps of
+    about 1.4, by which the work differs little."""
     as_good: float = 1.15
     """The largest batch is chosen whose work is at most this many times the least: larger ones have less
     bias. A choice."""
@@ -100,6 +106,8 @@ class Limits:
     burnin: int = 1_000
     """Steps before the first draw of a batch sampler; a quarter of it where the thinning is known.
     Battery."""
+    burnin_of_thin: int = 25
+    """The same, in units of the thinning where that is known. Battery."""
     burnin_of_trajectories: int = 100
     """Steps before the first draw of trajectories, after their adaptation. Battery."""
     thin: int = 10
@@ -158,6 +166,11 @@ class Limits:
     kink. Nor does a model that its rows contradict (far more spread than it says) have as much curvature:
     there the scores show that the posterior has the shape which the curvature says. A choice between 1 and
     infinity."""
+    curved: float = 0.01
+    """Curvature over information, on average, below which no directions are looked for: as `kinked`, for more
+    than `dense_parameters`. A choice."""
+    unequal: float = 5.0
+    """Ratio of curvatures above which a search for step sizes (`tune`) changes the coordinates. A choice."""
     scores: int = 64
     """Scores at draws of the Gaussian from which `roundness` is computed, and scores computed at a time. A
     choice."""
@@ -234,6 +247,8 @@ class Limits:
     choice."""
     hopeless: float = 30.0
     """The same for an error that holds the draws. A choice."""
+    excess: float = 0.2
+    """Predicted excess of a variance above which the step size is blamed for a spread. A choice."""
     spread_each: int = 1_000
     """Parameters that are examined one by one; of more only averages over each array. A choice."""
 

@@ -20,7 +20,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.estimators.mode import some_rows
 from scirocco.estimators.newton import log_density_on_rows, look
 from scirocco.model import Posterior
-from scirocco.run import arguments
+from scirocco.run import setup
 from scirocco.run.choose import limits
 from scirocco.run.setup import Problem, Ready
 from scirocco.types import Key, Params
@@ -86,7 +86,7 @@ def drive_of(model: Any) -> str:
 
 def dimension_of(params: Params) -> int:
     """Numbers in the parameters of a user, which may be plain numbers."""
-    return sum(int(np.size(leaf)) for leaf in arguments.flattened(params)[0])
+    return sum(int(np.size(leaf)) for leaf in setup.flattened(params)[0])
 
 
 def measure(model: Any, source: RowSource, params: Params, devices: Devices | None) -> Measured:
@@ -106,10 +106,7 @@ def measure(model: Any, source: RowSource, params: Params, devices: Devices | No
 
 def _numbers(model: Any, source: ArraySource) -> float:
     """Numbers in the data, or as many as cost the same."""
-    cost, numbers = (
-        model.facts.row_cost(source.row_spec),
-        sum(leaf.size for leaf in jax.tree.leaves(source.arrays)),
-    )
+    cost, numbers = (model.facts.row_cost(source.row_spec), sum(leaf.size for leaf in jax.tree.leaves(source.arrays)))
     return float(numbers if cost == 1 else max(numbers, limits.LIMITS.plain_row * source.num_rows * cost))
 
 

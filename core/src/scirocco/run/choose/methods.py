@@ -14,14 +14,10 @@ from scirocco.data.arrays import RowSource
 from scirocco.estimators import ControlVariates, Estimator, Full, Minibatch, Taylor
 from scirocco.run.choose import limits
 from scirocco.run.choose.measure import dimension_of, drive_of
-from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.samplers import BAOAB, NUTS, SGHMC, Preconditioned, Sampler, Scales
-from scirocco.samplers.linear import MOST_FORGETS
+from scirocco.samplers.scales import MOST_FORGETS
 from scirocco.simplex import SCIR
 from scirocco.types import Params
-
-_SIZES = (32, 48, 64, 100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000)
-"""Batch sizes to choose from, in addition to the one that the data were arranged for."""
 
 
 def default_lengths(
@@ -29,18 +25,12 @@ def default_lengths(
 ) -> tuple[Any, Any]:
     """Draws per chain and chains, where the user gives none; fewer draws of very many parameters, for their memory."""
     thinned = drive_of(model) == "gradient" and (sampler is None or sampler.known.is_exact)
-    draws, chains = (
-        (limits.LIMITS.num_samples, limits.LIMITS.num_chains) if thinned else (limits.LIMITS.num_steps, 1)
-    )
+    draws, chains = (limits.LIMITS.num_samples, limits.LIMITS.num_chains) if thinned else (limits.LIMITS.num_steps, 1)
     chains = chains if num_chains is None else num_chains
     if num_samples is not None or not thinned:
         return draws if num_samples is None else num_samples, chains
     size = dimension_of(params)
-    room = (
-        limits.LIMITS.kept_numbers // max(1, size * chains)
-        if isinstance(chains, int) and chains > 0
-        else draws
-    )
+    room = limits.LIMITS.kept_numbers // max(1, size * chains) if isinstance(chains, int) and chains > 0 else draws
     return max(limits.LIMITS.least_samples, min(draws, room)), chains
 
 
@@ -50,7 +40,11 @@ def default_burnin(sampler: Sampler, forgets: int | None) -> int:
         return limits.LIMITS.burnin_of_trajectories
     if sampler.needs.drive != "gradient":
         return 0
-    return limits.LIMITS.burnin if forgets is None else max(limits.LIMITS.burnin // 4, 25 * forgets)
+    return (
+        limits.LIMITS.burnin
+        if forgets is None
+        else max(limits.LIMITS.burnin // 4, limits.LIMITS.burnin_of_thin * forgets)
+    )
 
 
 def default_thin(sampler: Sampler, forgets: int | None) -> int:
@@ -74,7 +68,7 @@ def sampler_for(method: str, params: Params) -> Sampler:
     """The sampler of a method that was decided."""
     if method == "scaled":
         return Preconditioned(
-            BAOAB(), metric="laplace" if dimension_of(params) <= DENSE_LIMIT else "low_rank"
+            BAOAB(), metric="laplace" if dimension_of(params) <= limits.LIMITS.dense_parameters else "low_rank"
         )
     return {"counts": SCIR, "trajectories": NUTS, "networks": SGHMC}[method]()
 
@@ -98,9 +92,7 @@ def default_estimator(
         return Full()
     if sampler.needs.expansion:
         return Taylor()
-    drawn = (
-        drive_of(model) != "gradient" or model.facts.takes_key
-    )  # a sum that is drawn has no fixed reference
+    drawn = drive_of(model) != "gradient" or model.facts.takes_key  # a sum that is drawn has no fixed reference
     few = (
         4 * limits.LIMITS.batch
         if drawn or model.facts.row_cost(source.row_spec) == 1
@@ -152,7 +144,7 @@ def with_best_batch(
         return (2 * size + anyway) * (1.0 if setting is None else setting.time)
 
     least = 0 if row_cost == 1 else limits.LIMITS.least_costly_batch
-    costs = {size: work(size) for size in (*_SIZES, measured.size) if least <= size <= measured.size}
+    costs = {size: work(size) for size in (*limits.LIMITS.batch_sizes, measured.size) if least <= size <= measured.size}
     exact = scales._replace(noise=_tree.scale(0.0, scales.noise), epoch=1)
     setting = sampler.known.foreseen(exact)
     if in_memory and setting is not None and (num_rows + anyway) * setting.time <= min(costs.values()):

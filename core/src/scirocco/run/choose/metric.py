@@ -30,7 +30,7 @@ from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-DENSE_LIMIT = 2_000
+DENSE_LIMIT = limits.LIMITS.dense_parameters
 """Maximum number of parameters for a dense matrix."""
 _FLATTEST = 100.0
 """Smallest trusted eigenvalue, in units of the diagonal and of rounding."""
@@ -44,8 +44,6 @@ _NEARLY = 2.0
 """As few directions are kept as bring the ratio of the other curvatures this close to the best."""
 _STIFF = 4.0
 """A direction is stiff if its curvature is this many times the median."""
-_KINKED = 0.01
-"""Curvature over information below which the curvature is not trusted: |x| has curvature only at its kink."""
 
 
 class Shape(NamedTuple):
@@ -64,14 +62,10 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
     """The posterior's shape at `position` (a mode), from all or many rows; `kind` is a `Preconditioned` metric."""
     size = _tree.size(position)
     if kind in ("diagonal", "low_rank"):
-        precision = _over_rows(
-            _DiagonalFisher(model), table, position, size, limits.LIMITS.diagonal_work, key
-        )
+        precision = _over_rows(_DiagonalFisher(model), table, position, size, limits.LIMITS.diagonal_work, key)
         exact = kind == "low_rank" and size <= limits.LIMITS.exact_prior
         prior = _exact_prior_diagonal(model, position) if exact else _prior_diagonal(model, position)
-        alone = diagonal_shape(
-            np.asarray(precision, np.float64) + np.maximum(np.asarray(prior, np.float64), 0.0)
-        )
+        alone = diagonal_shape(np.asarray(precision, np.float64) + np.maximum(np.asarray(prior, np.float64), 0.0))
         return alone if kind == "diagonal" else _low_rank(model, table, position, alone, key)
     if size > DENSE_LIMIT:
         raise InvalidValueError(
@@ -122,9 +116,7 @@ def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
         factor = inverse_root(precision, floor)
         scaled = factor * np.sqrt(np.abs(np.diagonal(precision)))[:, None]
         stiffest = _largest_eigenvalue(partial(np.matmul, precision), len(factor))
-        slackest, unscaled = (
-            _largest_eigenvalue(partial(_gram_times, root), len(root)) for root in (scaled, factor)
-        )
+        slackest, unscaled = (_largest_eigenvalue(partial(_gram_times, root), len(root)) for root in (scaled, factor))
         return Shape(factor.astype(dtype), stiffest * unscaled, not 1 / slackest > 2 * floor)
     factor, smallest = whitening(precision, floor)
     flat = smallest <= floor
@@ -155,12 +147,8 @@ def diagonal_shape(precision: np.ndarray) -> Shape:
 def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: Key) -> Shape:
     """A diagonal, and the directions in which the posterior is much narrower or wider than it says."""
     size = alone.factor.size
-    block, products = (
-        (_BLOCK, _PRODUCTS) if size <= limits.LIMITS.double_precision else (_BLOCK // 2, _PRODUCTS // 2)
-    )
-    some = _sampled(
-        table, int(limits.LIMITS.product_work / (size * 2 * block * products)), key_for(key, Purpose.PILOT)
-    )
+    block, products = (_BLOCK, _PRODUCTS) if size <= limits.LIMITS.double_precision else (_BLOCK // 2, _PRODUCTS // 2)
+    some = _sampled(table, int(limits.LIMITS.product_work / (size * 2 * block * products)), key_for(key, Purpose.PILOT))
     scale = alone.factor[:, None].astype(np.float64 if size <= limits.LIMITS.double_precision else np.float32)
     curvature = partial(_curvature_times, model, num_rows=table.num_rows, position=position)
 
@@ -169,7 +157,7 @@ def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: K
 
     first = _krylov(image, scale, block, products)
     whole, rest = _own_curvatures(*first, block)
-    if not np.isfinite(whole.mean()) or whole.mean() < _KINKED:
+    if not np.isfinite(whole.mean()) or whole.mean() < limits.LIMITS.curved:
         return alone
     values, vectors = _ritz(*_rescaled(*first, whole))
     alike, given = _window(values)[0], scale
@@ -184,9 +172,7 @@ def _low_rank(model: Model, table: Table, position: Params, alone: Shape, key: K
     _, level, outside = _window(values)
     curvatures, directions = values[outside], vectors[:, outside]
     if some is not table:  # a direction that only those rows pick out has another curvature on other rows
-        fresh = _sampled(
-            table, int(limits.LIMITS.product_work / (size * _RANK)), key_for(key, Purpose.ROUNDNESS)
-        )
+        fresh = _sampled(table, int(limits.LIMITS.product_work / (size * _RANK)), key_for(key, Purpose.ROUNDNESS))
         curvatures, directions = _ritz(directions, image(directions, fresh))
     floor = _FLATTEST * float(np.finfo(np.float32).eps) * float(np.max(np.abs(values)))
     bent = np.maximum(np.abs(curvatures), floor)
@@ -279,9 +265,7 @@ def _sampled(table: Table, affordable: int, key: Key) -> Table:
     return Resident(table.random_rows(count, key, False), AllRows(count, count))
 
 
-def _curvature_times(
-    model: Model, table: Table, vectors: np.ndarray, num_rows: int, position: Params
-) -> np.ndarray:
+def _curvature_times(model: Model, table: Table, vectors: np.ndarray, num_rows: int, position: Params) -> np.ndarray:
     """-∇² log posterior times vectors (d, n), from the rows of a table, counted as `num_rows`."""
     across = np.asarray(vectors.T, jnp.result_type(*jax.tree.leaves(position)))
     with jax.default_matmul_precision("highest"):  # slack directions are differences of large numbers
@@ -303,15 +287,9 @@ def _products(function: Callable[[Params], Array], at: Params, vectors: Array) -
     return jax.vmap(lambda vector: jax.jvp(gradient, (flat,), (vector,))[1])(vectors)
 
 
-def _over_rows(
-    summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key
-) -> np.ndarray:
+def _over_rows(summand: Any, table: Table, position: Params, work_per_row: int, work: float, key: Key) -> np.ndarray:
     """The sum over all rows, or N/n times that over n random ones."""
-    count = (
-        limits.LIMITS.costly_rows
-        if summand.model.facts.row_cost(table.row_spec) > 1
-        else int(work / work_per_row)
-    )
+    count = limits.LIMITS.costly_rows if summand.model.facts.row_cost(table.row_spec) > 1 else int(work / work_per_row)
     some = _sampled(table, count, key)
     found = np.asarray(some.sum(summand, position))
     return found if some is table else np.asarray(table.num_rows / some.num_rows * found, found.dtype)
@@ -344,41 +322,33 @@ def _exact_prior_diagonal(model: Model, position: Params) -> Array:
 
 
 @dataclass(frozen=True)
-class _OfModel:
-    """A summand that belongs to a model: one compiled program for each."""
+class OfModel:
+    """A summand that belongs to a model, one compiled program for each, of which only totals are needed."""
 
     model: Model
-
-    def each(self, position: Params, rows: Rows, key: Key | None = None) -> PyTree:
-        """Not needed for a metric."""
-        raise NotImplementedError
 
     def _gradients(self, position: Params, rows: Rows) -> Array:
         return jax.vmap(lambda tree: ravel_pytree(tree)[0])(self.model.summand.each(position, rows))
 
 
-class _Curvature(_OfModel):
+class _Curvature(OfModel):
     """-∇² log p(x_i | θ)."""
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> Array:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
         flat, unravel = ravel_pytree(position)
         count = jax.tree.leaves(rows)[0].shape[0]
         return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
-class _CurvatureTimes(_OfModel):
+class _CurvatureTimes(OfModel):
     """-∇² log p(x_i | θ) v for each of some vectors v, at the position (θ, vectors)."""
 
-    def total(
-        self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> Array:
+    def total(self, position: PyTree, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
         at, vectors = position
         return -_products(lambda p: self.model.log_likelihood_sum(p, rows, weights), at, vectors)
 
 
-class _ByRow(_OfModel):
+class _ByRow(OfModel):
     """A summand that computes the gradient of each row."""
 
     def numbers_per_row(self, position: Params) -> int:
@@ -389,9 +359,7 @@ class _ByRow(_OfModel):
 class _Fisher(_ByRow):
     """g_i g_iᵀ with g_i = ∇ log p(x_i | θ)."""
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> Array:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
         gradients = self._gradients(position, rows)
         return gradients.T @ (gradients if weights is None else weights[:, None] * gradients)
 
@@ -399,8 +367,6 @@ class _Fisher(_ByRow):
 class _DiagonalFisher(_ByRow):
     """g_i², elementwise."""
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> Array:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
         squares = self._gradients(position, rows) ** 2
         return squares.sum(axis=0) if weights is None else weights @ squares

@@ -1,5 +1,4 @@
-"""Other modes of the posterior: found by Newton's method from mirror images of the mode, from points far away
-and from points of the prior.
+"""Other modes of the posterior: found by Newton's method from mirror images of the mode, the prior, and far away.
 
 Chains do not move between modes that are far apart, and from draws around one of them nobody can tell that there are
 others. Mirror images (the sign of a parameter, the order of the entries of arrays of one length) are what mixtures,
@@ -26,15 +25,17 @@ from scirocco.samplers import Jumps
 from scirocco.types import Array, Params, PyTree, Rows
 
 
-class Mode(NamedTuple):
+class WeighedMode(NamedTuple):
     """A mode on the real line, and the logarithm of its mass under the Gaussian there."""
 
     position: Params
+    flat: np.ndarray
+    """The same as numbers."""
     log_mass: float
     factor: np.ndarray
 
 
-def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[Mode]:
+def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[WeighedMode]:
     """All modes that were found, that of the most mass first; `mode` is one of them."""
     flat, back = _tree.vector(mode)
     if flat.size > limits.LIMITS.mode_parameters:
@@ -53,16 +54,12 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
     prior = _prior(model, mode)
     random = np.random.default_rng([SeedPurpose.MODES])
     searches, last = 0, 0
-    while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(
-        found
-    ):
+    while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(found):
         known = np.stack([_flat(one.position) for one in found])
         beyond = np.maximum(away, 2 * known.std(axis=0)) * limits.LIMITS.mode_reach ** random.random()
         pair = known[random.integers(len(known), size=2)]
         between = pair.mean(axis=0), np.maximum(0.5 * np.abs(pair[1] - pair[0]), 5 * deviations)
-        places = (
-            [(known.mean(axis=0), beyond), between, *prior] if len(known) > 1 else [(here, beyond), *prior]
-        )
+        places = [(known.mean(axis=0), beyond), between, *prior] if len(known) > 1 else [(here, beyond), *prior]
         centre, spread = places[searches % len(places)]
         searches += 1
         if _add(found, model, num_rows, back(centre + spread * random.standard_normal(flat.size)), rows):
@@ -107,12 +104,11 @@ def _images(mode: Params) -> Iterator[Params]:
     for length in sorted({leaf.shape[0] for leaf in leaves if leaf.ndim and 2 <= leaf.shape[0] <= 8}):
         for shift in range(1, length):
             yield jax.tree.unflatten(
-                treedef,
-                [np.roll(leaf, shift, 0) if leaf.ndim and len(leaf) == length else leaf for leaf in leaves],
+                treedef, [np.roll(leaf, shift, 0) if leaf.ndim and len(leaf) == length else leaf for leaf in leaves]
             )
 
 
-def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Rows) -> bool:
+def _add(found: list[WeighedMode], model: Model, num_rows: int, point: Params, rows: Rows) -> bool:
     """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
     if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
         return False
@@ -127,7 +123,7 @@ def _add(found: list[Mode], model: Model, num_rows: int, point: Params, rows: Ro
     return True
 
 
-def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> Mode | None:
+def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> WeighedMode | None:
     """The mode with its mass; None if the log density is not concave there."""
     value = log_density_on_rows(model, num_rows, position, rows)
     precision = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
@@ -136,11 +132,11 @@ def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> Mode | N
     factor, smallest = whitening(precision, 1e-6)
     if smallest <= 1e-5:
         return None
-    return Mode(position, value + float(np.linalg.slogdet(factor)[1]), factor)
+    return WeighedMode(position, _flat(position), value + float(np.linalg.slogdet(factor)[1]), factor)
 
 
-def _distance(one: Mode, other: Mode) -> float:
-    change = _flat(one.position) - _flat(other.position)
+def _distance(one: WeighedMode, other: WeighedMode) -> float:
+    change = one.flat - other.flat
     return min(_length(mode.factor, change) for mode in (one, other))
 
 
@@ -154,7 +150,7 @@ def _flat(position: Params) -> np.ndarray:
     return _tree.vector(position)[0].astype(np.float64)
 
 
-def jumps_between(modes: list[Mode]) -> Jumps:
+def jumps_between(modes: list[WeighedMode]) -> Jumps:
     """What joins the modes in a run."""
     factors = [np.linalg.cholesky(one.factor @ one.factor.T) for one in modes]
     return Jumps(
@@ -164,7 +160,7 @@ def jumps_between(modes: list[Mode]) -> Jumps:
     )
 
 
-def describe(model: Model, modes: list[Mode]) -> list[dict[str, Any]]:
+def describe(model: Model, modes: list[WeighedMode]) -> list[dict[str, Any]]:
     """Plain numbers: the share of the mass, and the first parameters in the user's units."""
     masses = np.exp([one.log_mass - modes[0].log_mass for one in modes])
     return [
@@ -179,7 +175,5 @@ def _shown(params: PyTree) -> str:
     for name, leaf in named[:3]:
         values = [f"{value:.3g}" for value in np.ravel(np.asarray(leaf))[:3]]
         more = ", ..." if np.size(leaf) > 3 else ""
-        some.append(
-            f"{name} = {values[0]}" if np.ndim(leaf) == 0 else f"{name} = [{', '.join(values)}{more}]"
-        )
+        some.append(f"{name} = {values[0]}" if np.ndim(leaf) == 0 else f"{name} = [{', '.join(values)}{more}]")
     return ", ".join(some) + (", ..." if len(named) > 3 else "")

@@ -41,9 +41,7 @@ _POWER_STEPS = 15
 """Of the power iteration for the largest curvature, which is then some per cent too small."""
 
 
-def measure(
-    model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key, thorough: bool = False
-) -> Scales:
+def measure(model: Model, parts: Parts, table: Table, prepared: Prepared, key: Key, thorough: bool = False) -> Scales:
     """Curvature and noise where the posterior has its mass, in the coordinates of the sampler.
 
     `thorough`: the noise of control variates is computed from all rows, because batches rarely contain the rare rows
@@ -162,13 +160,12 @@ def _round_points(size: int, num_rows: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _SquaredChange:
+class _SquaredChange(metric.OfModel):
     """Changes of the rows' gradients from a centre to places, in the coordinates u: their squares, and the changes.
 
     Last, the squares of the gradients at the centre. `whole`: all products of two coordinates, in place of squares.
     """
 
-    model: Model
     whole: bool
 
     def numbers_per_row(self, position: PyTree) -> int:
@@ -197,10 +194,6 @@ class _SquaredChange:
 
         first = squared(here)
         return *jax.lax.scan(add, jnp.zeros_like(first), places), first
-
-    def each(self, position: PyTree, rows: Rows, key: Key | None = None) -> PyTree:
-        """Not needed."""
-        raise NotImplementedError
 
 
 def programs(
@@ -238,20 +231,16 @@ def scales_at(
     factor: Any,
     key: Key,
     thorough: bool = False,
-    with_noise: bool = True,
 ) -> Scales:
     """The content of `Scales`, around `position`, in the coordinates u of θ = θ₀ + L u when there is a factor L.
 
     `thorough`: use the curvature of all rows where affordable, because a sample of rows may miss or overweight some.
-    Without `with_noise` the noise is 0.
     """
     if factor is not None and factor.shape[0] != _tree.size(position):
         raise InvalidValueError(
             f"`factor` of Preconditioned is for {factor.shape[0]} parameters; there are {_tree.size(position)}."
         )
-    measured = _measure(
-        *_measurement(model, parts, table, memory, position, factor, key, thorough, with_noise)
-    )
+    measured = _measure(*_measurement(model, parts, table, memory, position, factor, key, thorough))
     largest = curvature_limit(model, table, position, key, factor, thorough=True) if thorough else measured[0]
     if not math.isfinite(float(largest)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
@@ -270,15 +259,7 @@ def programs_of_scales(
 
 
 def _measurement(
-    model: Model,
-    parts: Parts,
-    table: Table,
-    memory: PyTree,
-    position: Params,
-    factor: Any,
-    key: Key,
-    thorough: bool,
-    with_noise: bool = True,
+    model: Model, parts: Parts, table: Table, memory: PyTree, position: Params, factor: Any, key: Key, thorough: bool
 ) -> tuple[Any, ...]:
     """The arguments of `_measure`."""
     rows = _rows(table, position)
@@ -289,19 +270,13 @@ def _measurement(
         feed.close()
         points = min(limits.LIMITS.pilot_points, segment.stop)
         parts = parts._replace(data=segment.data, batching=segment.batching)
-    exact = not with_noise or (next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole)
+    exact = next_pass(parts.estimator, 1, table.num_rows) == 1 and not table.whole
     bare: Any = parts._replace(sampler=None)  # type: ignore[arg-type]  # it may hold words in place of numbers
     return model, points, exact, thorough, bare, rows, position, factor, without_value(memory), own
 
 
 def noise_at(
-    model: Model,
-    parts: Parts,
-    table: Table,
-    memory: PyTree,
-    positions: Params,
-    factor: Any,
-    key: Key,
+    model: Model, parts: Parts, table: Table, memory: PyTree, positions: Params, factor: Any, key: Key
 ) -> PyTree:
     """Variance of one gradient estimate at each of some positions: leaves (position, ...), for each parameter.
 
@@ -319,15 +294,12 @@ def noise_at(
     return _noise_at(model, bare, positions, numbers, factor, memory, key)
 
 
-@setup_program(
-    0,
-)
+@setup_program(0)
 def _noise_at(
     model: Model, parts: Parts, positions: Params, numbers: Array, factor: Any, memory: PyTree, key: Key
 ) -> PyTree:
     return jax.lax.map(
-        lambda each: _noise_of_batch(model, parts, each[0], factor, memory, key, each[1]),
-        (positions, numbers),
+        lambda each: _noise_of_batch(model, parts, each[0], factor, memory, key, each[1]), (positions, numbers)
     )
 
 
@@ -338,12 +310,8 @@ def _noise_of_batch(
     context = Context(parts.data if parts.resident else None, batch, jnp.asarray(1, jnp.int32))
     estimator = parts.estimator
     if factor is not None and factor.ndim == 2 and factor.shape[0] != factor.shape[1]:
-        if (
-            not estimator.traits.needs_index
-        ):  # a table of the rows' gradients is in the parameters' own coordinates
-            return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[
-                0
-            ].noise
+        if not estimator.traits.needs_index:  # a table of the rows' gradients is in the parameters' own coordinates
+            return estimator.estimate(_Pulled(model.summand, factor), position, memory, context, "diagonal")[0].noise
         factor = factor[:, 0]
     kind = "diagonal" if factor is None or factor.ndim == 1 else "full"
     estimate = estimator.estimate(model.summand, position, memory, context, kind)[0]
@@ -356,9 +324,7 @@ class _Pulled(NamedTuple):
     summand: Any
     factor: Any
 
-    def total(
-        self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None
-    ) -> PyTree:
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> PyTree:
         """The sum, in round coordinates."""
         return _pull(self.factor, self.summand.total(position, rows, weights, key))
 
@@ -378,10 +344,7 @@ def curvature_limit(
 
 def _is_affordable(model: Model, table: Table, position: Params) -> bool:
     """Whether the curvature of all rows is computed."""
-    return (
-        table.num_rows * _tree.size(position) * model.facts.row_cost(table.row_spec)
-        <= limits.LIMITS.exact_curvature
-    )
+    return table.num_rows * _tree.size(position) * model.facts.row_cost(table.row_spec) <= limits.LIMITS.exact_curvature
 
 
 def stiffness(model: Model, table: Table, position: Params, sampler: Sampler, eps: PyTree, key: Key) -> float:
@@ -409,9 +372,7 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, fact
 
 
 @setup_program(0, 1)
-def _curvature_of_all(
-    model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key
-) -> Array:
+def _curvature_of_all(model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key) -> Array:
     """The largest curvature, by power iteration with Hessian-vector products over all rows, in chunks."""
     summand = Probed(model.summand)
 

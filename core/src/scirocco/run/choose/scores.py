@@ -103,9 +103,8 @@ def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: P
 def flat_positions(model: Posterior, draws: Params, dtype: Any = np.float64) -> np.ndarray:
     """Draws in the user's units, leaves (chain, draw, ...), as numbers on the real line (chain, draw, d)."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
-    if (
-        model.facts.transforms is None and model.facts.has_density
-    ):  # they are on the real line, and need no program
+    facts = model.facts
+    if facts.transforms is None and facts.has_density:  # on the real line: no program is needed
         together = [leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves]
         return np.asarray(together[0] if len(together) == 1 else np.concatenate(together, axis=2), dtype)
     return np.asarray(_flat_positions(model, jax.tree.unflatten(jax.tree.structure(draws), leaves)), dtype)

@@ -15,14 +15,14 @@ from scirocco._programs import compile_ahead
 from scirocco.data import Resident, Streamed, Table
 from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Estimator, Prepared, find_mode, measure_counts, newton
-from scirocco.estimators.mode import Mode, some_rows
+from scirocco.estimators.mode import FoundMode, some_rows
 from scirocco.estimators.newton import DENSE_PARAMETERS, FAR, beside
 from scirocco.model import Model, Posterior
-from scirocco.run import arguments
+from scirocco.run import setup
 from scirocco.run.choose import limits, methods, metric, modes, pilot, scores
 from scirocco.run.choose.measure import dimension_of
-from scirocco.run.choose.metric import DENSE_LIMIT
-from scirocco.run.choose.tuning import Arena, tune_prepared
+from scirocco.run.choose.race import Arena
+from scirocco.run.choose.tuning import tune_prepared
 from scirocco.run.loop import Parts, Start
 from scirocco.run.setup import Problem, Ready, with_reference
 from scirocco.samplers import Reference
@@ -46,8 +46,8 @@ def prepare(
     `free`: the batch size is chosen, too, and the shape of the posterior is measured. `near_mode`: a search has ended
     at `params`. Returns the problem with the completed method, and the results of the set-up.
     """
-    with arguments.order_explained(problem.model, problem.source, params):
-        params = arguments.check_params(params)
+    with setup.order_explained(problem.model, problem.source, params):
+        params = setup.check_params(params)
         if not problem.parts.sampler.is_open:
             problem.parts.sampler.check_params(params, num_steps)
         if free or (is_tuned(problem.parts.sampler) and problem.parts.estimator.traits.finds_mode):
@@ -58,9 +58,7 @@ def prepare(
     report = dict(prepared.report)
     start, thin = Start(prepared.position, prepared.memory, prepared.gradient), None
     if (
-        free
-        and dimension_of(params) > limits.LIMITS.trajectory_parameters
-        and not report.get("is_mode", True)
+        free and dimension_of(params) > limits.LIMITS.trajectory_parameters and not report.get("is_mode", True)
     ):  # no shape to be measured
         return problem, Ready(parts.sampler, parts.estimator, start, report | {"roundness": math.inf})
     if not report.get("is_mode", True):
@@ -101,9 +99,7 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
         return
     if model.facts.takes_key or not sampler.is_open:
         return
-    with contextlib.suppress(
-        Exception
-    ):  # what is wrong with the user's functions is said where they are checked
+    with contextlib.suppress(Exception):  # what is wrong with the user's functions is said where they are checked
         position = beside(table.data, model.unconstrain(params))
         noise = not sampler.needs.trajectory and not problem.parts.estimator.traits.is_exact
         rows = some_rows(model, table, key)
@@ -112,13 +108,11 @@ def _compile_ahead(problem: Problem, params: Params, key: Key, free: bool) -> No
             compile_ahead(pilot.programs(model, table, position, key, noise))
 
 
-def prepare_estimator(
-    problem: Problem, params: Params, *, num_chains: int, key: Key
-) -> tuple[Parts, Prepared]:
+def prepare_estimator(problem: Problem, params: Params, *, num_chains: int, key: Key) -> tuple[Parts, Prepared]:
     """Check the start and prepare the estimator."""
     model, parts, table = problem.model, problem.parts, problem.table
     num_rows = problem.source.num_rows
-    params = arguments.check_params(params)
+    params = setup.check_params(params)
     model.check_start(params, problem.source, parts.batching.size)
     parts.scheme.check_moves(model, parts.sampler, params, table.row_spec)
     parts.estimator.check_memory(params, num_rows, num_chains)
@@ -134,7 +128,7 @@ def prepare_estimator(
         batching = prepared.estimator.batching(num_rows)
         parts = parts._replace(estimator=prepared.estimator, batching=batching)
     if parts.sampler.needs.expansion:
-        arguments.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
+        setup.check_cost_and_prior(model, parts.sampler, prepared.memory.expansion, num_rows)
     return parts, prepared
 
 
@@ -195,10 +189,7 @@ def _resolved(
     setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
-        found |= {
-            "steps_per_effective_draw": setting.time,
-            "variance_from_noise": setting.gain * largest(scales.noise),
-        }
+        found |= {"steps_per_effective_draw": setting.time, "variance_from_noise": setting.gain * largest(scales.noise)}
     return parts._replace(sampler=parts.sampler.resolve(scales, position)), start, found, thin
 
 
@@ -216,7 +207,7 @@ def _first_guess(
     if factor is None:
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
-            kind = "laplace" if _tree.size(position) <= DENSE_LIMIT else "diagonal"
+            kind = "laplace" if _tree.size(position) <= limits.LIMITS.dense_parameters else "diagonal"
             several = _several_modes(model, table, mode.position, position, key)
             best = several[0].position if several else mode.position
             shape = metric.shape_at(model, table, best, kind, key)
@@ -243,7 +234,7 @@ def first_step(position: Params) -> float:
 def information_factor(model: Model, table: Table, position: Params, key: Key) -> np.ndarray:
     """L in units of the rows' information at a position that is no mode."""
     factor = np.minimum(metric.shape_at(model, table, position, "diagonal", key).factor, 1.0)
-    return lower(np.diag(factor)) if _tree.size(position) <= DENSE_LIMIT else factor
+    return lower(np.diag(factor)) if _tree.size(position) <= limits.LIMITS.dense_parameters else factor
 
 
 def lower(factor: np.ndarray) -> np.ndarray:
@@ -254,13 +245,13 @@ def lower(factor: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(product).astype(np.float32)
 
 
-def _several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> list[modes.Mode]:
+def _several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> list[modes.WeighedMode]:
     """All modes that were found, that of the most mass first; none if there is one."""
     found = modes.other_modes(model, table.num_rows, mode, start, some_rows(model, table, key))
     return found if len(found) > 1 else []
 
 
-def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode | None:
+def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> FoundMode | None:
     if importlib.util.find_spec("optax") is None:
         return None
     try:
@@ -272,16 +263,14 @@ def _mode_if_any(model: Model, table: Table, position: Params, key: Key) -> Mode
     return mode if mode.report["distance_to_mode_in_sd"] <= FAR else None
 
 
-def count_scales(
-    model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key
-) -> Reference:
+def count_scales(model: Posterior, table: Table, position: Params, estimator: Estimator, key: Key) -> Reference:
     """The shapes α + Σz and the variance of an estimate of them, where the chain starts (one pass)."""
     if not estimator.core.traits.is_uniform:
         raise InvalidValueError(
             "the automatic step size is based on the noise of plain batches, which does not apply to "
             f"{type(estimator.core).__name__}: set one, e.g. sc.SCIR(step_size=0.1)."
         )
-    total, variance = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
+    total, variance, *_ = measure_counts(model, table, position, estimator.batching(table.num_rows), key)
     many = table.num_rows if estimator.passes is None else estimator.passes.rows(table.num_rows)
     batch = estimator.batching(table.num_rows).size
     renewed = None if many == table.num_rows else batch / many * (1 - many / table.num_rows)

@@ -35,15 +35,13 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _GROUPS = 16
 """Groups of draws, from whose means the standard error of a spread is estimated."""
-_EXPLAINED, _STIFF = 0.2, {2: 1.0, 1: 2.0}
-"""Predicted excess of a variance, and ε λ (ε² λ with a momentum), above which the step is at fault."""
-
-
+_STIFF = {2: 1.0, 1: 2.0}
+"""ε λ (ε² λ with a momentum) above which the step is at fault: formulas of the excess hold for smaller ones."""
 _AT_ONCE = 64
 """Draws whose scores are computed together, whatever their number is: one program."""
 
 
-class Spread(NamedTuple):
+class TooWide(NamedTuple):
     """The parameter, or array of parameters, whose draws spread most."""
 
     ratio: float
@@ -69,7 +67,7 @@ def applies(model: Any, sampler: Sampler) -> bool:
     )
 
 
-def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> Spread | None:
+def too_wide(run: Run, model: Model, table: Table, temperature: float, seed: int) -> TooWide | None:
     """The worst parameter, if its draws spread too widely; None also if there are too few draws to tell."""
     some = _second_half(run)
     if some is None:
@@ -96,9 +94,7 @@ def _changes_at(model: Model, table: Table, positions: Params, centre: Params, s
     """∇ log posterior at each position less that at the centre, from a few random rows, others for each position."""
     count = jax.tree.leaves(positions)[0].shape[0]
     size = _tree.size(centre)
-    per_draw = min(
-        table.num_rows, int(np.clip(size, limits.LIMITS.spread_rows, limits.LIMITS.spread_most_rows))
-    )
+    per_draw = min(table.num_rows, int(np.clip(size, limits.LIMITS.spread_rows, limits.LIMITS.spread_most_rows)))
     rng = np.random.default_rng([seed, SeedPurpose.ALARM])
     if isinstance(table, Resident):
         rows, available = table.data, table.num_rows
@@ -111,9 +107,7 @@ def _changes_at(model: Model, table: Table, positions: Params, centre: Params, s
     width = max(size, _tree.size(table.row_spec))
     at_once = min(_AT_ONCE, max(1, limits.LIMITS.spread_numbers // 4 // (per_draw * width)))
     parts = [
-        _changes(
-            model, table.num_rows, _cut(positions, begin, at_once), centre, rows, _cut(index, begin, at_once)
-        )
+        _changes(model, table.num_rows, _cut(positions, begin, at_once), centre, rows, _cut(index, begin, at_once))
         for begin in range(0, count, at_once)
     ]
     return np.concatenate([_matrix(part) for part in parts])[:count]
@@ -131,9 +125,7 @@ def _matrix(tree: PyTree) -> np.ndarray:
 
 
 @setup_program(0, 1)
-def _changes(
-    model: Model, num_rows: int, positions: Params, centre: Params, rows: Rows, index: Array
-) -> Params:
+def _changes(model: Model, num_rows: int, positions: Params, centre: Params, rows: Rows, index: Array) -> Params:
     middle = jax.tree.map(lambda leaf: leaf[0], centre)
 
     def score(position: Params, own: Rows) -> Params:
@@ -162,12 +154,10 @@ def _second_half(run: Run) -> PyTree | None:
     return jax.tree.map(lambda leaf: np.asarray(leaf[::between, each]), run.draws)
 
 
-def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> Spread | None:
+def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray) -> TooWide | None:
     leaves, names = jax.tree.leaves(some), _tree.leaf_names(some)
     sizes = [leaf[0, 0].size for leaf in leaves]
-    if (
-        sum(sizes) != products.shape[1]
-    ):  # a constrained parameter may have more numbers than it has on the real line
+    if sum(sizes) != products.shape[1]:  # a constrained parameter may have more numbers than it has on the real line
         leaves, names, sizes = [], ["the parameters"], [products.shape[1]]
     owner = np.repeat(np.arange(len(sizes)), sizes)
     columns = np.stack([products[:, owner == leaf].mean(axis=1) for leaf in range(len(sizes))], axis=1)
@@ -175,9 +165,7 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
     if products.shape[1] <= limits.LIMITS.spread_each and leaves:
         columns, owners = np.hstack([products, columns]), np.concatenate([owner, owners])
         each = zip(names, leaves, strict=True)
-        labels = [
-            label(name, leaf.shape[2:], k) for name, leaf in each for k in range(leaf[0, 0].size)
-        ] + labels
+        labels = [label(name, leaf.shape[2:], k) for name, leaf in each for k in range(leaf[0, 0].size)] + labels
     groups = np.sort([group.mean(axis=0) for group in np.array_split(columns, _GROUPS)], axis=0)
     error, mean = groups.std(axis=0, ddof=1) / math.sqrt(_GROUPS), columns.mean(axis=0)
     sure = np.maximum(
@@ -188,7 +176,7 @@ def _worst(some: PyTree, x: np.ndarray, products: np.ndarray, chain: np.ndarray)
         return None
     by_chain = [columns[chain == number, worst].mean() for number in range(chain.max() + 1)]
     own = x[:, owner == owners[worst]] if labels[worst] in names else x[:, [worst]]
-    return Spread(
+    return TooWide(
         math.sqrt(mean[worst]),
         math.sqrt(sure[worst]),
         labels[worst],
@@ -208,9 +196,7 @@ def _is_moving(x: np.ndarray, chain: np.ndarray) -> bool:
     return bool(np.median(np.abs(moved) - 2.0 * np.sqrt(inside)) > 0)
 
 
-def in_words(
-    found: Spread, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key
-) -> str:
+def in_words(found: TooWide, model: Model, parts: Parts, table: Table, start: Params, num_steps: int, key: Key) -> str:
     """What is wrong, and the step size to try. Looks for the mode first: elsewhere the curvature may be another."""
     ratio = f"{found.ratio:.1f}" if found.ratio < 10 else f"{found.ratio:,.0f}"
     said = f"the draws of `{found.name}` spread about {ratio} times too widely for the gradients at them"
@@ -225,7 +211,7 @@ def in_words(
         return f"{said}: the step size{within} is probably too large. Try a tenth of it{omitted}."
     noise = 0.0 if excess is None else largest(excess.noise)
     step = 0.0 if excess is None else math.inf if product > _STIFF[core.known.step_order] else excess.step
-    if excess is None or max(step, noise) < _EXPLAINED:
+    if excess is None or max(step, noise) < limits.LIMITS.excess:
         reason = "have not converged" if found.moving else "may not have converged"
         return (
             f"{said}, which the step size does not explain: the chains {reason}; "
@@ -245,9 +231,7 @@ def _excess(
 ) -> tuple[float, float, Excess | None]:
     """ε, ε λ (ε² λ with a momentum), and by how much step and noise inflate variances near the mode."""
     position, sampler = approach_mode(model, table, start, key)[0], parts.sampler
-    memory = (
-        around(parts.estimator.core, model.constrain(position)).prepare(model, table, position, key).memory
-    )
+    memory = around(parts.estimator.core, model.constrain(position)).prepare(model, table, position, key).memory
     scales = pilot.scales_at(model, parts, table, memory, position, sampler.known.factor, key)
     if parts.estimator.traits.is_exact:
         scales = scales._replace(noise=_tree.zeros_like(position))

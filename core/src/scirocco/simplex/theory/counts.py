@@ -65,9 +65,7 @@ class Counts:
         count, num_rows, batch_size = _whole(count, num_rows, batch_size, replace=False)
         lowest, highest = max(0, batch_size - (num_rows - count)), min(batch_size, count)
         k = np.arange(lowest, highest)
-        ratios = np.log((count - k) * (batch_size - k)) - np.log(
-            (k + 1.0) * (num_rows - count - batch_size + k + 1)
-        )
+        ratios = np.log((count - k) * (batch_size - k)) - np.log((k + 1.0) * (num_rows - count - batch_size + k + 1))
         return cls._scaled(concentration, num_rows / batch_size, np.arange(lowest, highest + 1), ratios)
 
     @classmethod
@@ -123,9 +121,7 @@ class Counts:
                 f"`values` and `probabilities` must have the same length, got {points.size} and {weights.size}."
             )
         if not np.all(np.isfinite(points) & (points > 0)):
-            raise InvalidValueError(
-                "`values` must be finite and > 0: each is the shape of a gamma distribution."
-            )
+            raise InvalidValueError("`values` must be finite and > 0: each is the shape of a gamma distribution.")
         if not np.all(weights >= 0) or abs(weights.sum() - 1) > 1e-6:
             raise InvalidValueError(
                 f"`probabilities` must be >= 0 and sum to 1, the sum is {weights.sum():g}. Divide them by their sum."

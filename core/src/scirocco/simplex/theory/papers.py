@@ -45,7 +45,7 @@ def scir(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) 
     h, powers = _setting("scir", theta0, counts, step_size, num_steps)
     mean, variance = exact_moments(theta0, counts.mean, powers * h)
     inherited = (1 - np.exp(-2 * powers * h)) * (1 - np.exp(-h)) / (1 + np.exp(-h))
-    return _moments(mean, variance + inherited * counts.variance)
+    return Moments.plain(mean, variance + inherited * counts.variance)
 
 
 def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
@@ -56,10 +56,8 @@ def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: ArrayL
 
     Parameters
     ----------
-    theta0, counts, num_steps
-        As for `theory.moments`; a > 1, and no value of â may be 1.
-    step_size
-        h, one number.
+    theta0, counts, step_size, num_steps
+        As for `scir`; a > 1, and no value of â may be 1.
 
     Examples
     --------
@@ -79,7 +77,7 @@ def scir_cv_1(theta0: float, counts: Counts, step_size: float, num_steps: ArrayL
     square = counts.expect(lambda values: (a - 1) ** 2 * values / (values - 1) ** 2)
     c1, c2, c3 = _constants_1(h, powers)
     mean = theta0 * np.exp(-powers * h) + (1 - np.exp(-powers * h)) * level
-    return _moments(mean, 2 * inverse * (theta0 * c1 + c3 * level) + c2 * square)
+    return Moments.plain(mean, 2 * inverse * (theta0 * c1 + c3 * level) + c2 * square)
 
 
 def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
@@ -92,10 +90,8 @@ def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_s
 
     Parameters
     ----------
-    theta0, counts, num_steps
-        As for `theory.moments`; a > 1.
-    step_size
-        h, one number.
+    theta0, counts, step_size, num_steps
+        As for `scir`; a > 1.
 
     Examples
     --------
@@ -109,7 +105,7 @@ def scir_cv_1_approximate(theta0: float, counts: Counts, step_size: float, num_s
     mean, variance = exact_moments(theta0, counts.mean, powers * h)
     gone = 1 - np.exp(-powers * h)
     _, c2, c3 = _constants_1(h, powers)
-    return _moments(mean + gone * ratio, variance + (variance + gone**2 + c2) * ratio + 2 * c3 * ratio**2)
+    return Moments.plain(mean + gone * ratio, variance + (variance + gone**2 + c2) * ratio + 2 * c3 * ratio**2)
 
 
 def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayLike) -> Moments:
@@ -122,10 +118,8 @@ def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayL
 
     Parameters
     ----------
-    theta0, counts, num_steps
-        As for `theory.moments`; a > 1.
-    step_size
-        h, one number.
+    theta0, counts, step_size, num_steps
+        As for `scir`; a > 1.
 
     Examples
     --------
@@ -147,7 +141,7 @@ def scir_cv_2(theta0: float, counts: Counts, step_size: float, num_steps: ArrayL
     mean = theta0 * q1**powers + (1 - q1**powers) / (1 - q1) * push
     cross = counts.expect(lambda _: decay * gain)
     square = counts.expect(lambda values: values * gain**2)
-    return _moments(mean, 2 * cross * (theta0 * c1 + push * c3) + square * c2)
+    return Moments.plain(mean, 2 * cross * (theta0 * c1 + push * c3) + square * c2)
 
 
 def stationary_bias(counts: Counts, step_size: float, parametrization: int = 2) -> float:
@@ -197,9 +191,7 @@ def _setting(
     check_process(process, counts, theta0)
     times = Times.of(step_size, num_steps)
     if not isinstance(times.sizes, float):
-        raise InvalidValueError(
-            "the papers' formulas are for one step size. Use theory.moments for a schedule."
-        )
+        raise InvalidValueError("the papers' formulas are for one step size. Use theory.moments for a schedule.")
     return times.sizes, times.numbers.astype(np.float64)
 
 
@@ -214,9 +206,3 @@ def _interior(counts: Counts) -> float:
 
 def _relative_variance(counts: Counts) -> float:
     return counts.variance / (_interior(counts) - 1) ** 2
-
-
-def _moments(mean: np.ndarray | float, variance: np.ndarray | float) -> Moments:
-    if np.ndim(mean):
-        return Moments(mean, variance)
-    return Moments(float(mean), float(variance))

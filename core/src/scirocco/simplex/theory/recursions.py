@@ -27,6 +27,11 @@ class Moments(NamedTuple):
     mean: Any
     variance: Any
 
+    @classmethod
+    def plain(cls, mean: Any, variance: Any) -> Moments:
+        """Moments with arrays without axes as floats."""
+        return cls(_plain(mean), _plain(variance))
+
 
 class _Step(NamedTuple):
     """The coefficients of the two recursions for a step."""
@@ -67,12 +72,7 @@ class _Step(NamedTuple):
 
 
 def moments(
-    process: str,
-    theta0: float,
-    counts: Counts,
-    step_size: ArrayLike,
-    num_steps: ArrayLike,
-    parametrization: int = 2,
+    process: str, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: ArrayLike, parametrization: int = 2
 ) -> Moments:
     """Mean and variance of θ after M steps from θ₀, exact for independent batches.
 
@@ -117,16 +117,11 @@ def moments(
         mean, variance = exact_moments(theta0, counts.mean, times.elapsed)
         if process == "scir":
             variance = variance + counts.variance * _inherited(times)
-    return Moments(*_plain(mean, variance))
+    return Moments.plain(mean, variance)
 
 
 def conditional_variance(
-    process: str,
-    theta0: float,
-    counts: Counts,
-    step_size: ArrayLike,
-    num_steps: ArrayLike,
-    parametrization: int = 2,
+    process: str, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: ArrayLike, parametrization: int = 2
 ) -> Any:
     """E[Var(θ_M | batches)]: the part of the variance that remains given the batches.
 
@@ -151,7 +146,7 @@ def conditional_variance(
         _, _, within = _recursion(theta0, counts, times, parametrization)
     else:
         _, within = exact_moments(theta0, counts.mean, times.elapsed)
-    return _plain(within)[0]
+    return _plain(within)
 
 
 def stationary(process: str, counts: Counts, step_size: float, parametrization: int = 2) -> Moments:
@@ -251,12 +246,8 @@ def correction(counts: Counts, step_size: float, parametrization: int = 2) -> Co
     positive(step_size, "step_size")
     step, a = _Step.of(counts, float(step_size), parametrization), counts.mean
     factor = a * (1.0 - step.decay) / step.push
-    ends = (
-        step.variance_of_decay * a * a + 2 * factor * step.covariance * a + factor**2 * step.variance_of_push
-    )
-    return Correction(
-        factor, (a * (1.0 - step.decay_squared) - ends) / (step.slope * a + factor * step.noise)
-    )
+    ends = step.variance_of_decay * a * a + 2 * factor * step.covariance * a + factor**2 * step.variance_of_push
+    return Correction(factor, (a * (1.0 - step.decay_squared) - ends) / (step.slope * a + factor * step.noise))
 
 
 def exact_moments(theta0: float, shape: float, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -289,11 +280,8 @@ def _recursion(theta0: float, counts: Counts, times: Times, parametrization: int
             rows.append((mean, variance, within))
     found = np.array(rows)
     found[np.isnan(found)] = np.inf  # all inputs are finite: NaN comes from an overflow
-    return tuple(
-        found[times.numbers].T if times.numbers.ndim < 2 else np.moveaxis(found[times.numbers], -1, 0)
-    )
+    return tuple(found[times.numbers].T if times.numbers.ndim < 2 else np.moveaxis(found[times.numbers], -1, 0))
 
 
-def _plain(*arrays: Any) -> tuple[Any, ...]:
-    """Convert arrays without axes to floats."""
-    return tuple(array if np.ndim(array) else float(array) for array in arrays)
+def _plain(array: Any) -> Any:
+    return array if np.ndim(array) else float(array)

@@ -157,9 +157,7 @@ def _numbers(num_steps: ArrayLike) -> np.ndarray:
     return numbers
 
 
-def mgf(
-    process: str, s: ArrayLike, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: int
-) -> Any:
+def mgf(process: str, s: ArrayLike, theta0: float, counts: Counts, step_size: ArrayLike, num_steps: int) -> Any:
     """E[exp(s θ_M)] of the exact process and of SCIR, averaged over independent batches.
 
     Parameters
@@ -203,12 +201,7 @@ def mgf(
 
 
 def conditional_mgf(
-    s: ArrayLike,
-    theta0: float,
-    shapes: ArrayLike,
-    rates: ArrayLike,
-    step_size: ArrayLike,
-    parametrization: int = 2,
+    s: ArrayLike, theta0: float, shapes: ArrayLike, rates: ArrayLike, step_size: ArrayLike, parametrization: int = 2
 ) -> Any:
     """E[exp(s θ_M) | batches] of SCIR-CV: theorems 1 and 2 of its paper.
 
