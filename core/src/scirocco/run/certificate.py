@@ -69,6 +69,8 @@ class Certificate:
         Why a limit is not known; empty if both are.
     measures
         The numbers behind it, by name.
+    remarks
+        What to know about the posterior though nothing is wrong, one sentence each.
     """
 
     mean_error: float | None = None
@@ -76,6 +78,7 @@ class Certificate:
     troubles: tuple[str, ...] = ()
     unknown: str = ""
     measures: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -100,7 +103,7 @@ class Certificate:
                 f"standard deviations within {_up(100 * self.sd_error, 0)} %"
             )
         if self.ok:
-            return limits
+            return "; ".join((limits, *self.remarks))
         troubles = "; ".join(self.troubles)
         return troubles if self.mean_error is None else f"{troubles} ({limits})"
 
@@ -115,17 +118,18 @@ class Certificate:
             rows = [("means", f"right within {_up(self.mean_error, 2)} posterior standard deviations")]
             rows += [("standard deviations", f"right within {_up(100 * self.sd_error, 0)} %")]
         verdict = f"Certificate: {'no trouble was' if self.ok else 'trouble'} found."
-        troubles = tag("ul", *(tag("li", f"{trouble}.") for trouble in self.troubles))
-        return join([tag("p", tag("b", verdict)), troubles if self.troubles else "", plain_table(rows)])
+        said = (*self.troubles, *self.remarks)
+        listed = tag("ul", *(tag("li", f"{sentence}.") for sentence in said)) if said else ""
+        return join([tag("p", tag("b", verdict)), listed, plain_table(rows)])
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and strings."""
-        return dataclasses.asdict(self) | {"troubles": list(self.troubles)}
+        return dataclasses.asdict(self) | {"troubles": list(self.troubles), "remarks": list(self.remarks)}
 
     @classmethod
     def from_json(cls, written: dict[str, Any]) -> Certificate:
         """The certificate that `to_json` wrote."""
-        return cls(**(written | {"troubles": tuple(written["troubles"])}))
+        return cls(**(written | {name: tuple(written.get(name, ())) for name in ("troubles", "remarks")}))
 
 
 def certify(run: Any) -> Certificate:
@@ -184,7 +188,17 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
                 else f"{size:.0%} too {'large' if much else 'small'}"
             )
             troubles.append(f"the {what}{place} is about {amount}, by the exact gradients at the draws")
-    return Certificate(limits[0], limits[1], tuple(troubles), "", measures)
+    return Certificate(limits[0], limits[1], tuple(troubles), "", measures, _remarks(run))
+
+
+def _modes(run: Any) -> str:
+    modes = run.preparation["modes"]
+    places = "; ".join(f"{mode['at']} ({mode['mass']:.0%} of the mass)" for mode in modes[:3])
+    return f"the posterior has at least {len(modes)} modes: {places}" + ("; ..." if len(modes) > 3 else "")
+
+
+def _remarks(run: Any) -> tuple[str, ...]:
+    return (f"{_modes(run)}, between which chains jump",) if run.preparation.get("jumps") else ()
 
 
 def _limits(*errors: tuple[np.ndarray, np.ndarray]) -> list[float]:
@@ -194,12 +208,9 @@ def _limits(*errors: tuple[np.ndarray, np.ndarray]) -> list[float]:
 def _of_chains(run: Any, measures: dict[str, Any], table: Table | None = None) -> list[str]:
     """Troubles that the draws alone show."""
     check, troubles = check_chains(run.labelled_draws(), run.group_size), list[str]()
-    modes = run.preparation.get("modes", [])
-    if modes and not run.preparation.get("jumps"):
-        places = "; ".join(f"{mode['at']} ({mode['mass']:.0%} of the mass)" for mode in modes[:3])
+    if "modes" in run.preparation and not run.preparation.get("jumps"):
         troubles.append(
-            f"the posterior has at least {len(modes)} modes: {places}. Chains stay where they start, which is the "
-            "first, so that averages are those of one mode"
+            f"{_modes(run)}. Chains stay where they start, which is the first, so that averages are those of one mode"
         )
     measures["ess"] = check.ess
     measures |= {name: value for name, (value, _) in check.worst.items() if name.startswith("r_hat")}

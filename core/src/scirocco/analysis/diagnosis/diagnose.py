@@ -105,7 +105,7 @@ def diagnose(
         except SciroccoError as error:
             missing.append(f"curvature, noise and Stein's identity: {error}")
     findings = rules.find_faults(measures, predicted, about)
-    if "modes" in run.preparation:
+    if "modes" in run.preparation and not run.preparation.get("jumps"):
         findings.insert(0, rules.several_modes(run.preparation["modes"]))
     if all(finding.name == "prior and data disagree" for finding in findings):
         findings += rules.unexplained(certificate)
