@@ -1,4 +1,4 @@
-"""Jumps between modes leave the posterior as it is, and let the chains of a plain call visit all modes."""
+"""Jumps between modes and swaps between temperatures leave the posterior as it is, and visit all modes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from law import laws
 from scirocco.diagnostics.measures import ess
 from scirocco.samplers import Gradient, Jumps
 
@@ -91,3 +92,60 @@ def test_the_plain_call_visits_both_modes_from_the_saddle_between_them(seed):
     error = np.sqrt(share * (1 - share) / ess(below[..., None]))
     assert abs(below.mean() - share) < Z * float(np.max(error))
     assert "2 modes" in str(run.certificate) and run.certificate.trustworthy
+
+
+def test_replicas_visit_all_of_25_modes_in_a_tenth_of_the_gradients_that_parallel_chains_make(seed):
+    centres = 4.0 * np.array(list(itertools.product(range(5), range(5))), np.float32)
+    model = sc.Model(
+        lambda x, y: 0.0 * y, lambda x: jax.scipy.special.logsumexp(-0.5 * jnp.sum((x - centres) ** 2, axis=1) / 0.2**2)
+    )
+    inner = sc.HMC(0.5, factor=np.full(2, 0.2, np.float32))
+
+    def modes(sampler, num_samples):
+        run = sc.sample(
+            model,
+            np.zeros(1),
+            np.zeros(2),
+            sampler=sampler,
+            num_samples=num_samples,
+            num_chains=4,
+            seed=seed,
+            progress=False,
+        )
+        near = np.argmin(np.sum((np.asarray(run.draws)[:, :, None] - centres) ** 2, axis=-1), axis=-1)
+        return near, sampler
+
+    near, sampler = modes(sc.ReplicaExchange(inner), 4_000)
+    assert len(np.unique(near)) == 25
+    shares = np.stack([near == k for k in range(25)], axis=-1).astype(float)
+    errors = np.sqrt(0.04 * 0.96 / ess(shares))
+    assert np.all(np.abs(shares.mean(axis=(0, 1)) - 0.04) < Z * errors)
+    copies = len(sampler.ladder(2))
+    assert len(np.unique(modes(inner, 10 * copies * 4_000)[0])) == 1
+
+
+def test_swaps_by_noisy_energies_leave_the_variance_of_the_coldest_copy(seed):
+    """Without the penalty hot places would be handed down too often: by a fifth more variance."""
+    x = np.random.default_rng([seed, 22]).normal(1.0, 0.5, laws.NUM_ROWS).astype(np.float32)
+    precision, batch, chains = laws.NUM_ROWS + laws.PRIOR_PRECISION, 20, 64
+    step = 0.02 / precision
+    noise = laws.NUM_ROWS**2 / batch * x.astype(float).var()
+    run = sc.sample(
+        laws.MODEL,
+        x,
+        np.float32(1.0),
+        sampler=sc.ReplicaExchange(sc.SGLD(step), temperatures=(1, 4)),
+        estimator=sc.Minibatch(batch, sampling="with_replacement"),
+        num_samples=200,
+        num_burnin=500,
+        thin=20,
+        num_chains=chains,
+        chain_method="vmap",
+        seed=seed,
+        progress=False,
+    )
+    assert run.stats["swaps"].mean() > 0.1
+    exact = laws.sgld_variance(step, precision, noise)
+    squares = np.mean((np.asarray(run.draws, float) - x.astype(float).sum() / precision) ** 2, axis=1)
+    error = squares.std(ddof=1) / np.sqrt(chains)
+    assert abs(squares.mean() - exact) < Z * error + 0.01 * exact  # the hot copy's own discretisation

@@ -116,12 +116,12 @@ class ReplicaExchange(Trajectory):
         object.__setattr__(self, "temperatures", tuple(ladder.tolist()))
 
     @property
-    def step_size(self) -> Any:  # type: ignore[override]
+    def step_size(self) -> Any:
         """That of the inner sampler, and so on."""
         return self.inner.step_size
 
     @property
-    def factor(self) -> Any:  # type: ignore[override]
+    def factor(self) -> Any:
         """L of the inner sampler."""
         return self.inner.known.factor
 
@@ -199,7 +199,7 @@ class ReplicaExchange(Trajectory):
         ladder = self.ladder(_tree.size(state.position))
         cool = jnp.asarray(1 / ladder, state.values.dtype)
         first = state.begun == 0  # all copies are where the cold chain is
-        values = jnp.where(first, gradient.value, state.values)
+        values = jnp.where(first, jnp.asarray(gradient.value), state.values)
         totals = jax.tree.map(lambda one, all_: jnp.where(first, one, all_), gradient.total, state.totals)
         variances = state.variances
         here = Gradient(totals, value=values)

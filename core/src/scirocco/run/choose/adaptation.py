@@ -29,6 +29,7 @@ from scirocco.run.choose.scores import flat_positions
 from scirocco.run.keeping import DeviceChains, Keeping
 from scirocco.run.session import Plan
 from scirocco.run.setup import Problem, Ready
+from scirocco.samplers import Jumps, Trajectory
 from scirocco.samplers.preconditioned import rows_times
 from scirocco.types import Key, Params
 
@@ -114,7 +115,7 @@ def _begun(problem: Problem, ready: Ready, plan: Plan, params: Params) -> Device
 
 def _places(ready: Ready, spread: float, plan: Plan) -> Params:
     """Where chains start: around the mode, or around all modes that they will jump between, in turn by their mass."""
-    jumps = ready.sampler.jumps
+    jumps: Jumps | None = cast(Trajectory, ready.sampler).jumps
     if jumps is None:
         return scattered(ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed)
     shares = np.cumsum(np.exp(jumps.log_weights - np.max(jumps.log_weights)))
