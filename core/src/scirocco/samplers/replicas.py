@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco import _tree
+from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, rebuilt, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.samplers.base import Gradient, Known, Mover, Needs, Sampler, is_tuned
@@ -105,11 +105,12 @@ class ReplicaExchange(Trajectory):
             )
         if self.temperatures == "auto":
             return
-        ladder = np.atleast_1d(np.asarray(self.temperatures, float))
-        if ladder.ndim != 1 or not np.all(np.isfinite(ladder)) or np.any(np.diff(ladder) <= 0) or ladder[-1] <= 1:
+        given = self.temperatures if isinstance(self.temperatures, (tuple, list, np.ndarray)) else [self.temperatures]
+        known = all(_checks.is_number(one) for one in given)
+        ladder = np.array(given, float) if known else np.zeros(1)
+        if not np.all(np.isfinite(ladder)) or np.any(np.diff(ladder) <= 0) or ladder[-1] <= 1:
             raise InvalidValueError(
-                '`temperatures` must be "auto", a number above 1, or ascending numbers from 1, '
-                f"got {self.temperatures!r}."
+                f'`temperatures` must be "auto", a number above 1, or ascending numbers from 1, got {self.temperatures!r}.'
             )
         if ladder.size > 1 and ladder[0] != 1:
             raise InvalidValueError(f"the first of `temperatures` must be 1, whose draws are kept; got {ladder[0]:g}.")
