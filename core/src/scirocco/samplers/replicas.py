@@ -1,4 +1,4 @@
-"""Replica exchange: copies of a chain at higher temperatures, which cross between modes and hand on where they are."""
+"""Replica exchange: copies of a chain at higher temperatures, which cross between modes and pass on where they are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ReplicaState(NamedTuple):
     values: Array
     """Those of the log posterior."""
     variances: Array
-    """Of the difference of two estimates of it, for neighbours."""
+    """The variance of the difference of two estimates of it, for neighbours."""
     swaps: Array
     """Share of the neighbours asked in this step that swapped."""
     begun: Array
@@ -51,7 +51,7 @@ class ReplicaExchange(Trajectory):
     .. math:: π_r(θ) \propto π(θ \mid x)^{1/T_r}, \qquad 1 = T_1 < \dots < T_R, \qquad
         α = \min\left(1, e^{Δ - σ^2/2}\right), \qquad Δ = (1/T_r - 1/T_{r+1}) (U_r - U_{r+1}), \quad U = -\log π
 
-    Hot copies cross barriers that a chain at T = 1 does not, and hand on what they find. Before each step, every second
+    Hot copies cross barriers that a chain at T = 1 does not, and pass on what they find. Before each step, every second
     pair of neighbours is asked to swap. With trajectories as inner sampler and `sc.Full()` the swaps are exact (σ = 0).
     With minibatches the energies are noisy; their difference is estimated from two independent batches, which also
     tell its variance σ², averaged over steps, for the penalty e^(-σ²/2) that makes swaps right for normal noise. It is
@@ -110,7 +110,8 @@ class ReplicaExchange(Trajectory):
         ladder = np.array(given, float) if known else np.zeros(1)
         if not np.all(np.isfinite(ladder)) or np.any(np.diff(ladder) <= 0) or ladder[-1] <= 1:
             raise InvalidValueError(
-                f'`temperatures` must be "auto", a number above 1, or ascending numbers from 1, got {self.temperatures!r}.'
+                '`temperatures` must be "auto", a number above 1, or ascending numbers from 1, '
+                f"got {self.temperatures!r}."
             )
         if ladder.size > 1 and ladder[0] != 1:
             raise InvalidValueError(f"the first of `temperatures` must be 1, whose draws are kept; got {ladder[0]:g}.")
@@ -118,22 +119,22 @@ class ReplicaExchange(Trajectory):
 
     @property
     def step_size(self) -> Any:
-        """That of the inner sampler, and so on."""
+        """The step size of the inner sampler."""
         return self.inner.step_size
 
     @property
     def factor(self) -> Any:
-        """L of the inner sampler."""
+        """The matrix L of the inner sampler."""
         return self.inner.known.factor
 
     @property
     def target_acceptance(self) -> float:  # type: ignore[override]
-        """For the adaptation."""
+        """The acceptance that the adaptation aims at."""
         return float(self.inner.target_acceptance)
 
     @property
     def jumps(self) -> Any:  # type: ignore[override]
-        """Those of the inner sampler."""
+        """The jumps of the inner sampler."""
         return self.inner.jumps
 
     @property
@@ -157,11 +158,11 @@ class ReplicaExchange(Trajectory):
         return dataclasses.replace(self, inner=self.inner.resolve(scales, params))
 
     def with_settings(self, **settings: Any) -> Trajectory:
-        """Of the inner sampler."""
+        """New settings of the inner sampler."""
         return rebuilt(self, inner=rebuilt(self.inner, **settings))
 
     def check_params(self, params: Params, num_steps: int) -> None:
-        """As the inner sampler does."""
+        """Check the hyper-parameters of the inner sampler."""
         self.inner.check_params(params, num_steps)
 
     def ladder(self, size: int) -> np.ndarray:
