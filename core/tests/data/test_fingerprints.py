@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import scirocco as sc
-from scirocco.data import as_source, fingerprints
+from scirocco.data import as_source
 from scirocco.data.native import header
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidValueError, SciroccoError
 
 pytestmark = pytest.mark.unit
@@ -34,10 +35,10 @@ def test_every_row_counts():
         assert as_source(x).fingerprint() == known == as_source(np.asfortranarray(x)).fingerprint()
 
 
-def test_threads_make_no_difference(monkeypatch):
+def test_threads_make_no_difference(changed):
     source = large()
     many = as_source(source).fingerprint()
-    monkeypatch.setattr(fingerprints, "_MANY", 10**9)
+    changed(READING, threaded_blocks=10**9)
     assert as_source(source).fingerprint() == many
 
 

@@ -19,15 +19,16 @@ from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
 from scirocco.estimators.base import full_products, products_of
-from scirocco.run import accelerator_loop, chains, keeping, loop, session
+from scirocco.run import chains, keeping, loop, session
+from scirocco.run.sizes import RUNNING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 @pytest.fixture
-def as_on_accelerators(monkeypatch):
+def as_on_accelerators(monkeypatch, changed):
     """Small groups, so that short runs have several of them."""
-    monkeypatch.setattr(loop, "AHEAD_STEPS", 12)
+    changed(RUNNING, ahead_steps=12)
     return lambda: monkeypatch.setattr(loop, "in_lockstep", lambda: True)
 
 
@@ -64,11 +65,11 @@ GROUPINGS += [("several draws in a group", "long steps")]
 
 @pytest.mark.rotates(5)
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
-def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
+def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, changed):
     if inline:  # as if the noise of several steps had no room
-        monkeypatch.setattr(loop, "AHEAD_WORDS_ACCELERATOR", 8)
+        changed(RUNNING, ahead_words_accelerator=8)
     if inline == "long steps":
-        monkeypatch.setattr(accelerator_loop, "_LONG_STEP", 1)
+        changed(RUNNING, long_step=1)
     expected = run(helpers.MODEL, **CASES[case])
     as_on_accelerators()
     model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
@@ -193,10 +194,10 @@ LINEAR = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, la
 
 
 @pytest.fixture
-def sent(monkeypatch, as_on_accelerators):
+def sent(monkeypatch, changed, as_on_accelerators):
     """Buffers for 12 draws; returns the list of the steps that were begun."""
     as_on_accelerators()
-    monkeypatch.setattr(keeping, "_MAX_CAPACITY", 12)
+    changed(RUNNING, buffer_draws=12)
     real, steps = chains.VectorizedChains._sent, []
 
     def spy(self, states, wanted, made):
@@ -271,10 +272,9 @@ def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
+def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, changed):
     """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, commit_seconds=0.0, commit_share=1e9)
     whole = run(helpers.MODEL, thin=3, num_samples=200)
 
     def interrupt(report):

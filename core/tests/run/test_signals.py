@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 PROGRAM = """
 import sys, jax.numpy as jnp, numpy as np, scirocco as sc
-from scirocco.run import session
-session._CHUNK_SECONDS = 0.02
+from scirocco.run.sizes import RUNNING
+RUNNING.chunk_seconds = 0.02
 
 def draw(num_samples=200_000, callbacks=(), **options):
     model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)

@@ -12,7 +12,7 @@ import helpers
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
-from scirocco.run import keeping, session
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import rows_times, times, variances
 
@@ -191,12 +191,9 @@ def test_what_is_given_is_not_measured(monkeypatch):
     assert (sampler.step_size, sampler.temperature) == (0.1, 1.0)
 
 
-def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch, changed):
     """With the factor that was measured: nothing is measured again."""
-    for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
-        monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, first_chunk=5, second_chunk=4, chunk_seconds=0.0, commit_seconds=0.0, commit_share=1e9)
     options = {"num_samples": 14, "num_chains": 2, "keep_gradients": True}
     sampler = sc.Preconditioned(sc.SGNHT())
     whole = helpers.draw(sampler, **options)

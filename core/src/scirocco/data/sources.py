@@ -12,6 +12,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.data.arrays import ArraySource, RowSource, as_arrays, from_arrays
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
@@ -158,9 +159,6 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
             raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are required.")
 
 
-_SHARE = 0.25  # of the free memory; larger maps are streamed
-
-
 class MappedSource(RowSource):
     """Rows of memory-mapped arrays, read when needed; in the user's order, so not known to be shuffled."""
 
@@ -211,7 +209,7 @@ def worth_streaming(data: Data) -> bool:
     leaves = jax.tree.leaves(data)
     if not leaves or not all(isinstance(leaf, np.memmap) for leaf in leaves):
         return False
-    return _tree.nbytes(data) > _SHARE * available_memory()
+    return _tree.nbytes(data) > READING.share_of_memory * available_memory()
 
 
 def check_memory(num_bytes: int, what: str, advice: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data.arrays import RowSource, check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
+from scirocco.data.sizes import READING
 from scirocco.data.sources import available_memory
 from scirocco.data.superbatches import ScatteredRows, ShuffledBlocks, Superbatch, SuperbatchScheme
 from scirocco.data.tables import EachRow, Feed, Segment, Summed, Table, size_of_row, to_device
@@ -25,9 +26,7 @@ log = logging.getLogger("scirocco")
 
 _SUPERBATCH_BYTES = 32 << 20  # of rows in one superbatch
 _WIDE_SUPERBATCH_BYTES = 64 << 20  # if distant rows must be mixed
-_MAX_GROUP = 256  # batches in a superbatch
 _MAX_BLOCKS = 16  # windows in a superbatch
-_PASS_BYTES = 8 << 20  # of a piece in a pass over all rows
 _CACHE_SHARE = 0.7  # of the free memory, for the page cache
 _SETUP_BATCH = 500  # rows of the batches of a set-up without batches
 _BUFFERS = 3  # superbatches: one is used, the others are filled
@@ -80,7 +79,7 @@ class Streamed(Table):
 
     def _pieces(self) -> Iterator[Rows]:
         """All rows in order; a piece is valid until the next but one is requested."""
-        length = min(self.num_rows, max(256, _PASS_BYTES // size_of_row(self.reader.spec)))
+        length = min(self.num_rows, max(256, READING.pass_bytes // size_of_row(self.reader.spec)))
         buffers = [self.reader.buffer(length) for _ in range(2)]
 
         def read(number: int) -> Rows:
@@ -299,7 +298,7 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
 def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> SuperbatchScheme:
     """Superbatches of a power of two batches, about 32 MB (64 MB if distant rows must be mixed)."""
     target = _SUPERBATCH_BYTES if scattered or shuffled else _WIDE_SUPERBATCH_BYTES
-    most = min(_MAX_GROUP, target // (row_bytes * batching.size), batching.num_rows // batching.size)
+    most = min(READING.superbatch_batches, target // (row_bytes * batching.size), batching.num_rows // batching.size)
     group = 1 << max(0, int(most).bit_length() - 1)
     if scattered:
         return ScatteredRows(batching, group)

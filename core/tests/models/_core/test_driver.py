@@ -18,7 +18,7 @@ from scirocco.models._core.chain import Chain, HostChains, Spec
 from scirocco.models._core.driver import PlannedFit, run_fit
 from scirocco.models._core.length import AskedDraws, FitLength, check_length
 from scirocco.models._core.program import OwnChains
-from scirocco.run import keeping
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.unit
 
@@ -113,10 +113,9 @@ def unsynced(monkeypatch):
 
 
 @pytest.fixture
-def eager(monkeypatch):
+def eager(changed):
     """A commit after each chunk."""
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, commit_seconds=0.0, commit_share=1e9)
 
 
 # -- length and plan ---------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,8 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.run import setup
-from scirocco.run.choose import limits, metric, pilot
+from scirocco.run.choose import metric, pilot
+from scirocco.run.choose.limits import LIMITS
 from scirocco.samplers.preconditioned import rows_times
 
 ROWS, COLUMNS = 1_000, 4
@@ -120,8 +119,8 @@ def test_streamed_rows_give_the_same(data, kind, tmp_path):
         np.testing.assert_allclose(relative(there, np.linalg.inv(here @ here.T.astype(np.float64))), 1.0, rtol=1e-3)
 
 
-def test_many_rows_are_represented_by_some(data, monkeypatch):
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2))
+def test_many_rows_are_represented_by_some(data, changed):
+    changed(LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2)
     shape = metric.shape_at(MODEL, compose(data).table, mode(data), "laplace", KEY)
     values = relative(shape.factor, precision(data))
     # of 500 rows; five times the relative error √(2/500) of a variance
@@ -179,13 +178,13 @@ def test_directions_of_few_parameters(data):
 
 
 @pytest.mark.rotates(2, "the same chain")
-def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkeypatch):
+def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(changed):
     """600 parameters, 150 of 4,000 rows read: their largest curvatures are several times too large."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((4_000, 600)).astype(np.float32)
     model = sc.Model(lambda p, row: -0.5 * (row @ p) ** 2 + 0.1 * row @ p)
     table = setup.compose(model, x, sc.SGLD(), sc.Minibatch(100), 0).table
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, product_work=150 * 600 * 2 * 16 * 6))
+    changed(LIMITS, product_work=150 * 600 * 2 * 16 * 6)
     shape = metric.shape_at(model, table, jnp.zeros(600), "low_rank", KEY)
     factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(600)).T
     values = relative(factor, x.T.astype(np.float64) @ x)
