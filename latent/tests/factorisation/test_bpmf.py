@@ -10,7 +10,7 @@ from scirocco._tree import pytree_dataclass
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
 from scirocco.run.sizes import RUNNING
 from scirocco.samplers import SGLD
-from scirocco_latent.factorisation import BPMF, gibbs, results
+from scirocco_latent.factorisation import BPMF, gibbs
 from scirocco_latent.factorisation.density import TABLES, Law, Ratings
 from scirocco_latent.factorisation.ratings import check_triples
 
@@ -172,10 +172,10 @@ def test_recommendations(fitted):
     assert fitted.recommend(3, 5).items.tolist() == [NEW_ITEM], "all others were rated"
 
 
-def test_pieces_change_nothing(fitted, monkeypatch):
+def test_pieces_change_nothing(fitted, changed):
     users, items, ratings = (part[:30] for part in make_ratings())
     whole = (*fitted.predict(users, items, interval=0.9), fitted.log_predictive(users, items, ratings))
-    monkeypatch.setattr(results, "_NUMBERS", 40 * 15)
+    changed(RUNNING, predicted_numbers=40 * 15)
     parts = (*fitted.predict(users, items, interval=0.9), fitted.log_predictive(users, items, ratings))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)

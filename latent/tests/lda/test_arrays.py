@@ -18,6 +18,7 @@ from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -25,11 +26,9 @@ JAX = {"device": "jax", "alpha": ALPHA, "beta": BETA}
 
 
 @pytest.fixture
-def small_blocks(monkeypatch):
+def small_blocks(changed):
     """Blocks of at most seven tokens, so that six documents are several blocks."""
-    monkeypatch.setattr(array_chain, "_LEAST", 1)
-    monkeypatch.setattr(array_chain, "_MOST", 7)
-    monkeypatch.setattr(array_chain, "_ROUND", 1)
+    changed(FITTING, least_block=1, most_block=7, rounded_to=1)
 
 
 def test_draws_have_the_exact_posterior(small_blocks, seed):

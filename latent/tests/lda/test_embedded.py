@@ -11,6 +11,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.lda import embedded
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.embedded import embedded_corpus, tokens
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.compile
 
@@ -58,8 +59,8 @@ def test_what_becomes_a_document(package):
     assert package not in sys.modules
 
 
-def test_vocabulary_limits(package, monkeypatch):
-    monkeypatch.setattr(embedded, "MOST_SHARE", 1.0)
+def test_vocabulary_limits(package, changed):
+    changed(FITTING, word_share=1.0)
     counts, vocabulary = embedded_corpus([package])
     assert vocabulary == ("sand", "wind")  # the last words are in one document each
     np.testing.assert_array_equal(counts.toarray(), [[1, 19]] * 5)

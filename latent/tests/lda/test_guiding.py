@@ -18,6 +18,7 @@ from scirocco_latent.lda import arrays, as_corpus, guiding, hyper
 from scirocco_latent.lda.array_chain import DocumentBlocks
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.compile
 
@@ -48,7 +49,7 @@ def exact_topics(allowed, prior):
 @pytest.mark.parametrize(
     ("seeds", "labels", "device"), [(SEEDS, None, "cpu"), (SEEDS, LABELS, "cpu"), (SEEDS, LABELS, "jax")]
 )
-def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, monkeypatch):
+def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, changed):
     """Topics: sport (with seed words), vote (if there are labels), and free ones; two documents in a batch."""
     corpus = as_corpus(DOCUMENTS, WORDS)
     guide = guiding.guide(seeds, WEIGHT, labels, corpus, TOPICS)
@@ -58,8 +59,7 @@ def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, mon
     allowed = [every] * 4 if labels is None else [(1, 2), every, every, (0, 2)]
     prior = np.zeros((TOPICS, len(WORDS)))
     prior[0, :2] = WEIGHT
-    for name, tokens in {"_LEAST": 1, "_MOST": 9, "_ROUND": 1}.items():  # two blocks
-        monkeypatch.setattr(f"scirocco_latent.lda.array_chain.{name}", tokens)
+    changed(FITTING, least_block=1, most_block=9, rounded_to=1)  # two blocks
     blocks = DocumentBlocks(corpus, seed, settings.growth) if settings.by_arrays else None
     chain = TopicChain(corpus, settings, seed, 0, blocks=blocks, guide=guide)
     chain.advance(60)

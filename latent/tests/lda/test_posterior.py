@@ -13,6 +13,7 @@ from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.estimator import LDA, _size
 from scirocco_latent.lda.langevin import METHODS
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.compile
 
@@ -56,8 +57,8 @@ KERNELS = [(0, 1), (0, 3), (512, 3)]
 """Most topics of which all weights are computed, and groups of words."""
 
 
-def with_kernel(monkeypatch, most_dense, groups):
-    monkeypatch.setattr(collapsed_chain, "_MOST_DENSE", most_dense)
+def with_kernel(monkeypatch, changed, most_dense, groups):
+    changed(FITTING, dense_topics=most_dense)
     monkeypatch.setattr(collapsed_chain, "num_groups", lambda *size: groups)
 
 

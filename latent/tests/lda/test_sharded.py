@@ -18,6 +18,7 @@ pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster
 from scirocco import schedules
 from scirocco.cluster.client import local as local_cluster
 from scirocco.cluster.rounds import Workers, opened, spread_over
+from scirocco.cluster.waits import WAITS
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.diffusions import host
 from scirocco.errors import InvalidValueError
@@ -40,8 +41,7 @@ OPTIONS: dict[str, Any] = {"beta": 0.5, "batch_size": 40, "seed": 1, "num_sample
 @pytest.fixture(scope="module")
 def client():
     """Two workers; on a busy machine it takes minutes until one that was killed is replaced."""
-    with local_cluster(2) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scirocco.cluster.rounds._WAIT_SECONDS", 1_200.0)
+    with local_cluster(2) as made, WAITS.changed(worker=1_200.0):
         yield made
 
 

@@ -20,6 +20,7 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.cluster.client import address_of
 from scirocco.cluster.pickling import Parcel, packed, unpacked
+from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
 
 if TYPE_CHECKING:
@@ -122,9 +123,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], Any]
 
-_LOOK_SECONDS = 5.0  # between two checks of the connection
 _END_SECONDS = 30.0  # for cancelled jobs to end
-_SILENT_SECONDS = 30.0  # without a report, until waiting jobs are mentioned
 
 
 class _Word(NamedTuple):
@@ -259,7 +258,7 @@ class _Tasks:
         warned, begin = False, time.monotonic()
         while True:
             try:
-                return self.words.get(timeout=_LOOK_SECONDS)
+                return self.words.get(timeout=WAITS.look)
             except queue.Empty:
                 self._check_connection()
                 if not warned:
@@ -271,7 +270,7 @@ class _Tasks:
         if not self.client.nthreads():
             _checks.warn(f"{cluster} has no workers left; the jobs wait for new workers.")
             return True
-        if self.waited or silent < _SILENT_SECONDS:
+        if self.waited or silent < WAITS.silence:
             return False
         if any(self.client.run(num_running, self.run_id, on_error="ignore").values()):
             return False

@@ -36,6 +36,10 @@ class RunSizes(Adjustable):
     has it only once."""
     predicted_numbers: int = 1 << 22
     """Numbers that a chunk of predictions holds at once: rows × draws × the widest intermediate value."""
+    recorded_bytes: int = 1 << 25
+    """Bytes of an array up to which a record has it whole: a full metric of 2,000 parameters in double precision."""
+    recorded_parameters: int = 1_000_000
+    """Numbers in a position above which models are compared at one of the same mean and spread, and at few points."""
 
 
 RUNNING = RunSizes()

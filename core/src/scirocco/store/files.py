@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
+from scirocco.store.sizes import STORING
 
 TMP = ".tmp"
-_MAX_UNSYNCED = 256  # files written since the last sync
 _LOCK_TRIES, _LOCK_WAIT = 10, 0.02  # tries, and seconds between two of them
 _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one is beyond the text
 
@@ -117,7 +117,7 @@ class Unsynced:
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))
         self._files[path] = None
-        if len(self._files) >= _MAX_UNSYNCED:
+        if len(self._files) >= STORING.unsynced_files:
             self.settle()
 
     def settle(self) -> None:

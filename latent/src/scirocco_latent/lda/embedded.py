@@ -19,11 +19,12 @@ import numpy as np
 from scirocco._checks import positive_int
 from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco_latent.lda.sizes import FITTING
 
 PACKAGES = ("numpy", "scipy", "jax", "optax", "arviz")
 """Packages that are read by default, if installed."""
-# of a text, of a word (documents), and its largest share of documents
-LEAST_WORDS, LEAST_DOCUMENTS, MOST_SHARE = 20, 5, 0.4
+# of a text, of a word (documents)
+LEAST_WORDS, LEAST_DOCUMENTS = 20, 5
 STOP_WORDS = frozenset(
     """
     about above after all also although always and another any are aren because been before being below between both
@@ -87,7 +88,9 @@ def _build(packages: tuple[str, ...], max_documents: int | None) -> tuple[Any, t
         texts = [texts[i] for i in sorted(chosen[:max_documents])]
     bags = [Counter(tokens(text)) for text in texts]
     seen_in = Counter(word for bag in bags for word in bag)
-    vocabulary = tuple(sorted(word for word, n in seen_in.items() if LEAST_DOCUMENTS <= n <= MOST_SHARE * len(bags)))
+    vocabulary = tuple(
+        sorted(word for word, n in seen_in.items() if LEAST_DOCUMENTS <= n <= FITTING.word_share * len(bags))
+    )
     if not vocabulary:
         raise InvalidValueError(
             f"{len(bags)} docstrings were found in {', '.join(packages) or 'no package'}: too few for a corpus. Pass "
