@@ -12,9 +12,9 @@ class Waits(Adjustable):
     """Seconds."""
 
     answer: float = 10.0
-    """For a scheduler to answer."""
+    """Until a scheduler must have answered."""
     worker: float = 60.0
-    """For a new worker, when all have gone."""
+    """Until there must be a new worker, when all have gone."""
     look: float = 5.0
     """Between two checks of the connection."""
     silence: float = 30.0
