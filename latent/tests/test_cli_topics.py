@@ -15,8 +15,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 from scirocco import cli
 from scirocco.models import LDA
-from scirocco_latent.commands.topics import _escaped
-from scirocco_latent.commands.topics_tables import _bar
+from scirocco_latent.commands.topics import escaped
+from scirocco_latent.commands.topics_tables import bar
 from scirocco_latent.lda import embedded
 from scirocco_latent.lda.describing import Word
 
@@ -129,7 +129,7 @@ def test_seed_words_and_labels(tmp_path, capsys):
 
 
 def test_names_are_no_formulas():
-    assert [_escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == ["'=1+1.txt", "'@sum", "b/one.txt"]
+    assert [escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == ["'=1+1.txt", "'@sum", "b/one.txt"]
 
 
 def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
@@ -300,7 +300,7 @@ def test_show_one_topic(run, capsys):
 def test_intervals_as_lines():
     """From 10 of 29 to 29 of 29, the mean at 20."""
     word = Word("sun", 20 / 29, 10 / 29, 1.0)
-    assert _bar(word, 1.0) == " " * 10 + "─" * 10 + "●" + "─" * 9
+    assert bar(word, 1.0) == " " * 10 + "─" * 10 + "●" + "─" * 9
 
 
 def test_a_topic_model_is_listed_with_the_runs(run, capsys):

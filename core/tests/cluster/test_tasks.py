@@ -74,7 +74,7 @@ def _nothing_runs(client):
 def _num_running():
     from scirocco.cluster import tasks
 
-    return sum(tasks._running.values())
+    return sum(tasks.RUNNING_JOBS.values())
 
 
 _num_running.__module__ = "__main__"  # pickled by value: workers cannot import test files

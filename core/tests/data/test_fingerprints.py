@@ -91,7 +91,7 @@ def test_files_are_read_again_only_if_they_look_changed(folder, monkeypatch, tmp
         assert sc.data.open(tmp_path / "copy").fingerprint() == known
     assert len(read) == 1
     (tmp_path / "copy" / header.STAMP_NAME).unlink()
-    header._VERIFIED.clear()
+    header.VERIFIED.clear()
     sc.data.open(tmp_path / "copy").fingerprint()
     assert len(read) == 2
 

@@ -14,7 +14,7 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco import _programs, _tree
-from scirocco._random import _as_normal, threefry
+from scirocco._random import as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
@@ -138,7 +138,7 @@ def test_normals_of_large_networks(seed, monkeypatch):
         np.testing.assert_array_equal(a, b)
     numbers = np.concatenate([np.ravel(leaf) for leaf in expected])
     words = threefry(np.array([0, seed], np.uint32), np.arange(15, dtype=np.uint32), 0, np)
-    pairs = np.asarray(jax.jit(_as_normal)(np.stack(words, axis=-1)))
+    pairs = np.asarray(jax.jit(as_normal)(np.stack(words, axis=-1)))
     kept = [pairs[:3].ravel(), pairs[3:6].ravel()[:5], pairs[6].ravel()[:1], pairs[7:].ravel()[:15]]
     np.testing.assert_allclose(numbers, np.concatenate(kept), rtol=1e-6)
     assert len(np.unique(numbers)) == 27
@@ -311,11 +311,11 @@ def test_the_callers_settings_of_jax_apply(sent):
 
 @pytest.mark.unit
 def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set():
-    options = _programs._AS_GRAPH
-    assert _programs._accepted(tuple(options.items()), "") == options
-    assert _programs._accepted((*options.items(), ("xla_gpu_no_such_option", True)), "") == {}
+    options = _programs.AS_GRAPH
+    assert _programs.accepted(tuple(options.items()), "") == options
+    assert _programs.accepted((*options.items(), ("xla_gpu_no_such_option", True)), "") == {}
     flags = "--xla_gpu_command_buffer_scheduling_mode=LHS"
-    assert list(_programs._accepted(tuple(options.items()), flags)) == ["xla_gpu_enable_command_buffer"]
+    assert list(_programs.accepted(tuple(options.items()), flags)) == ["xla_gpu_enable_command_buffer"]
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------
@@ -343,10 +343,10 @@ def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
         file = tmp_path / f"program-{age}"
         file.write_bytes(bytes(100))
         _programs.os.utime(file, (1e9 - age, 1e9 - age))
-    _programs._trim(tmp_path)
+    _programs.trim(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [".trimmed", "program-0", "program-1"]
     (tmp_path / "large").write_bytes(bytes(1000))
-    _programs._trim(tmp_path)  # once a day
+    _programs.trim(tmp_path)  # once a day
     assert (tmp_path / "large").exists()
 
 

@@ -255,12 +255,12 @@ def test_a_streamed_feed_allocates_its_buffers_once():
     feed = table.feed(jax.random.key(0))
     group = table.scheme.group
     feed.at(0)
-    before = [id(leaf) for leaf in jax.tree.leaves(feed._buffers)]
+    before = [id(leaf) for leaf in jax.tree.leaves(feed.buffers)]
     for number in range(1, 8):
         feed.at(number * group)
     feed.close()
-    assert [id(leaf) for leaf in jax.tree.leaves(feed._buffers)] == before
-    assert len(feed._buffers) == streams._BUFFERS
+    assert [id(leaf) for leaf in jax.tree.leaves(feed.buffers)] == before
+    assert len(feed.buffers) == streams.BUFFERS
     assert isinstance(table.scheme, ShuffledBlocks)
     assert isinstance(
         streams.Streamed(as_source(Rows(DATA)), Blocks(NUM_ROWS, BATCH), automatic=True).batching, IndependentRows

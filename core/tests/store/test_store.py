@@ -140,8 +140,8 @@ def test_memory_does_not_grow_with_the_draws(tmp_path, changed):
     with one(tmp_path / "run") as store:
         for _ in range(50):
             add(store, 8_192)
-        assert len(store._unsynced._files) < 4
-        assert sum(buffer.nbytes for buffer in store._writers["posterior"]._buffers.values()) <= 1 << 20
+        assert len(store.unsynced.files) < 4
+        assert sum(buffer.nbytes for buffer in store.writers["posterior"].buffers.values()) <= 1 << 20
         store.commit({}, {})
 
 

@@ -17,7 +17,8 @@ from scirocco.models import LDA
 from scirocco_latent.lda import arrays, as_corpus, guiding, hyper
 from scirocco_latent.lda.array_chain import DocumentBlocks
 from scirocco_latent.lda.chain import TopicChain
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
 from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.compile
@@ -54,7 +55,7 @@ def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, cha
     corpus = as_corpus(DOCUMENTS, WORDS)
     guide = guiding.guide(seeds, WEIGHT, labels, corpus, TOPICS)
     options = {"batch_size": 2, "growth": [(2, 3)], "spare_topics": 0, "num_threads": 1, "device": device}
-    settings = LDA(TOPICS, alpha=ALPHA, beta=BETA, **options)._settings(_size(corpus))
+    settings = resolve(LDA(TOPICS, alpha=ALPHA, beta=BETA, **options).get_params(), size_of(corpus))
     every = range(TOPICS)
     allowed = [every] * 4 if labels is None else [(1, 2), every, every, (0, 2)]
     prior = np.zeros((TOPICS, len(WORDS)))
@@ -83,7 +84,7 @@ def test_tokens_get_topics_of_their_documents(seed):
     tokens = arrays.Tokens(np.repeat(np.arange(copies), 2), np.tile(np.arange(2), copies))
     held = np.tile(np.array([0, 2]), copies)  # of a chain that continues from one without labels
     words = arrays.seed_words((seed, 3))
-    z = np.asarray(jax.jit(arrays._swept, static_argnums=5)(words, weights, tokens, held, alpha, copies))
+    z = np.asarray(jax.jit(arrays.swept, static_argnums=5)(words, weights, tokens, held, alpha, copies))
     known, unknown = z.reshape(copies, 2).T
     assert set(z.tolist()) == {1, 3}
     expected = scipy.integrate.quad(lambda x: 3 * x / (1 + 2 * x) / np.sqrt(x * (1 - x)) / np.pi, 0, 1)[0]

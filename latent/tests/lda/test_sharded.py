@@ -26,7 +26,7 @@ from scirocco.simplex import theory
 from scirocco_latent.lda import LDA, DocumentStream
 from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.settings import Size, resolve
-from scirocco_latent.lda.sharded import Found, _added
+from scirocco_latent.lda.sharded import Found, summed
 from scirocco_latent.lda.stochastic_chain import StepLengths, StochasticChain
 
 pytestmark = pytest.mark.process
@@ -190,7 +190,7 @@ def test_sums_are_packed_and_added_exactly(seed, highest):
         sums = rng.integers(0, highest, (4, 5), endpoint=True) * rng.integers(0, 2, (4, 5))
         wanted[words] += sums
         parts.append(Found.packed(words, sums))
-    np.testing.assert_array_equal(_added(parts, (9, 5), 0.25), (wanted * 0.25).astype(np.float32))
+    np.testing.assert_array_equal(summed(parts, (9, 5), 0.25), (wanted * 0.25).astype(np.float32))
 
 
 # -- what several steps on the same counts do to the law ---------------------------------------------------------------

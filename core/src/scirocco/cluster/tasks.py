@@ -30,7 +30,7 @@ Tell = Callable[[int], None]
 
 _TELL_SECONDS = 0.5  # between two progress reports of a job
 _stopped: set[str] = set()
-_running: collections.Counter[str] = collections.Counter()
+RUNNING_JOBS: collections.Counter[str] = collections.Counter()
 _lock = threading.Lock()
 
 
@@ -104,9 +104,9 @@ def check_wanted() -> None:
 
 def _count(run_id: str, change: int) -> None:
     with _lock:  # a worker may have several threads
-        _running[run_id] += change
-        if not _running[run_id]:
-            del _running[run_id]
+        RUNNING_JOBS[run_id] += change
+        if not RUNNING_JOBS[run_id]:
+            del RUNNING_JOBS[run_id]
 
 
 def stop(run_id: str) -> None:
@@ -116,7 +116,7 @@ def stop(run_id: str) -> None:
 
 def num_running(run_id: str) -> int:
     """The number of jobs of a call that this worker runs now."""
-    return _running.get(run_id, 0)
+    return RUNNING_JOBS.get(run_id, 0)
 
 
 Job = TypeVar("Job")

@@ -29,7 +29,7 @@ _WIDE_SUPERBATCH_BYTES = 64 << 20  # if distant rows must be mixed
 _MAX_BLOCKS = 16  # windows in a superbatch
 _CACHE_SHARE = 0.7  # of the free memory, for the page cache
 _SETUP_BATCH = 500  # rows of the batches of a set-up without batches
-_BUFFERS = 3  # superbatches: one is used, the others are filled
+BUFFERS = 3  # superbatches: one is used, the others are filled
 _PLANNED = 4  # superbatches drawn by one program
 
 
@@ -211,7 +211,7 @@ class _SuperbatchFeed(Feed):
         words = np.array(jax.random.key_data(key))
         self._key, self._seed = jax.random.wrap_key_data(jnp.array(words)), words.ravel().tolist()
         self._plans: dict[int, np.ndarray] = {}
-        self._buffers: list[Rows] = []
+        self.buffers: list[Rows] = []
         self._spare: Rows = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._ahead: dict[int, Future[Segment]] = {}
@@ -225,7 +225,7 @@ class _SuperbatchFeed(Feed):
         if wanted not in self._ahead:
             self._drop_ahead()
         # A request for this one means that the previous one is no longer used: its buffer can be filled at once.
-        for coming in range(wanted, wanted + _BUFFERS):
+        for coming in range(wanted, wanted + BUFFERS):
             if coming not in self._ahead:
                 self._ahead[coming] = self._pool.submit(self._fill, coming, self._plan(coming))
         self._current = (wanted, self._ahead.pop(wanted).result())
@@ -238,11 +238,11 @@ class _SuperbatchFeed(Feed):
         return self._plans.pop(number)
 
     def _fill(self, number: int, plan: np.ndarray) -> Segment:
-        if not self._buffers:
+        if not self.buffers:
             rows = self._scheme.group * self._scheme.batching.size
-            self._buffers = [self._reader.buffer(rows) for _ in range(_BUFFERS)]
+            self.buffers = [self._reader.buffer(rows) for _ in range(BUFFERS)]
             self._spare = self._reader.buffer(self._scheme.spare_rows)
-        scheme, buffer = self._scheme, self._buffers[number % _BUFFERS]
+        scheme, buffer = self._scheme, self.buffers[number % BUFFERS]
         index = scheme.fill(self._reader, plan, [*self._seed, number], buffer, self._spare)
         rows = jax.block_until_ready(jax.tree.map(to_device, buffer))
         first = number * scheme.group
@@ -266,7 +266,7 @@ class _SuperbatchFeed(Feed):
     def close(self) -> None:
         """End the thread."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._reader.forget(self._buffers)
+        self._reader.forget(self.buffers)
 
 
 def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[SuperbatchScheme, str]:

@@ -19,7 +19,7 @@ from scirocco.types import Array, Key, Params, PyTree, Rows
 
 _LOOK_EVERY = 8  # models that are made from one count of the maps to the next
 _SHARE_OF_MAPS = 0.5  # that programs may use: others in the process need maps, too
-_MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+MAPS, MAPS_LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 _calls = itertools.count(1)
 
 
@@ -32,7 +32,7 @@ def make_room() -> None:
     if next(_calls) % _LOOK_EVERY:
         return
     try:
-        used, limit = _MAPS.read_bytes().count(b"\n"), int(_LIMIT.read_text())
+        used, limit = MAPS.read_bytes().count(b"\n"), int(MAPS_LIMIT.read_text())
     except (OSError, ValueError):  # other systems have no such limit
         return
     if used > _SHARE_OF_MAPS * limit:

@@ -197,12 +197,12 @@ class DeviceStates(States):
         key = jax.random.fold_in(jax.random.key(seed[0] % 2**63), seed[1] % 2**32)
         width = self.stats.shape[1]
         initial, transitions = params.chain()[:2]
-        kind, values = self._values(params.emission)
+        kind, values = self.values_of(params.emission)
         z, sums, _ = sweep(kind, width, self.rows, values, np.float32(initial), np.float32(transitions), key)
         self.z = np.asarray(z).reshape(-1)[: self.data.num_rows]
         self.firsts, self.moves, self.stats = (np.asarray(part, np.float64).sum(axis=0) for part in sums)
 
-    def _values(self, params: Params) -> tuple[int, Array]:
+    def values_of(self, params: Params) -> tuple[int, Array]:
         """The kind of the emissions, and the numbers that `log_densities` takes."""
         kind, _, _, table, _, values = self.prior.emission.kernel(params, self.data)
         if kind == _TABLE:

@@ -42,9 +42,8 @@ class DocumentBlocks:
         """Number of tokens of each document, in this order."""
         ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         first = int(ends[growth[0][0] if growth else -1])
-        wanted = max(
-            -(-first // -(-first // FITTING.most_block)) if first else 1, min(FITTING.least_block, int(ends[-1]))
-        )
+        even = -(-first // -(-first // FITTING.most_block)) if first else 1
+        wanted = max(even, min(FITTING.least_block, int(ends[-1])))
         self.capacity = _rounded(max(wanted, int(lengths.max(initial=1))))
         starts = [0]
         while starts[-1] < len(lengths):

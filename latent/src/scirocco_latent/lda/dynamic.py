@@ -167,7 +167,7 @@ class DynamicTopics(GaussianTopics):
                 _checks.positive(getattr(self, name), name)
         corpus = self._open(X, vocabulary, column, encoding)
         when = as_numbers(column_of(X, times, encoding) if isinstance(times, str) else times)
-        labels, slices, gaps = _sliced(when, corpus.num_documents, self.num_slices)
+        labels, slices, gaps = sliced(when, corpus.num_documents, self.num_slices)
         settings = self._start_settings(corpus, alpha=self.alpha)
         task = Walks(corpus, slices, gaps, settings, self.spread, self.drift)
         shape = (len(labels), num_topics, corpus.vocabulary_size)
@@ -351,7 +351,7 @@ def _wrong_number(when: Array, num_documents: int) -> InvalidValueError:
     )
 
 
-def _sliced(when: Array, num_documents: int, num_slices: int | None) -> tuple[Array, Array, Array]:
+def sliced(when: Array, num_documents: int, num_slices: int | None) -> tuple[Array, Array, Array]:
     """The first time of each slice, the slice of each document, and the gaps between slices (median 1)."""
     if when.shape != (num_documents,):
         raise _wrong_number(when, num_documents)

@@ -185,7 +185,7 @@ def _resolved(
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
-        found |= _several_modes(density, table, position, start.position, key)[1]
+        found |= several_modes(density, table, position, start.position, key)[1]
     setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
     if setting is not None:
@@ -208,7 +208,7 @@ def _first_guess(
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
             kind = "laplace" if _tree.size(position) <= limits.LIMITS.dense_parameters else "diagonal"
-            best, several = _several_modes(model, table, mode.position, position, key)
+            best, several = several_modes(model, table, mode.position, position, key)
             shape = metric.shape_at(model, table, best, kind, key)
             roundness = scores.roundness(model, table, best, shape.factor, key)
             report = mode.report | {"roundness": roundness} | several
@@ -241,7 +241,7 @@ def lower(factor: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(product).astype(np.float32)
 
 
-def _several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> tuple[Params, dict[str, Any]]:
+def several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> tuple[Params, dict[str, Any]]:
     """The mode of the most mass, and a description of all if there are several."""
     rows = some_rows(model, table, key)
     found = modes.other_modes(model, table.num_rows, mode, start, rows)
