@@ -170,19 +170,18 @@ def patches_of(tree: ast.AST) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "setattr":
             target = ast.unparse(node.args[0]).strip("'")
-            words = target.split(".")
-            other = words[0] in others or (len(words) > 1 and words[1] in _OTHERS)
-            if not other and words[0] not in _OTHERS:
+            words = target.split(".") + [part.value for part in node.args[1:2] if isinstance(part, ast.Constant)]
+            if words[0] not in others and _OTHERS.isdisjoint(words) and isinstance(node.func, ast.Attribute):
                 found.append(ast.unparse(node))
         elif isinstance(node, ast.Assign):
             places = [part for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Attribute)]
-            owners = [ast.unparse(part.value).partition(".")[0] for part in places if isinstance(part.ctx, ast.Store)]
+            owners = {ast.unparse(part.value) for part in places if isinstance(part.ctx, ast.Store)}
             found += [ast.unparse(node)] * (not ours.isdisjoint(owners))
     return found
 
 
-_OTHERS = {*sys.stdlib_module_names, "jax", "numpy", "rich"}
-"""Modules of others, by whose names a patch is known as one of theirs."""
+_OTHERS = {*sys.stdlib_module_names, "jax", "numpy", "rich", "rich_console", "open"}
+"""Modules and functions of others, by whose names a patch is known as one of theirs."""
 
 
 def keys_of(name: str, path: pathlib.Path) -> set[str]:

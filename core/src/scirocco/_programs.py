@@ -218,7 +218,7 @@ def _sweep(folder: Path) -> None:
             os.remove(path)
 
 
-def trim(folder: Path) -> None:
+def trim(folder: Path, largest: int = _LARGEST) -> None:
     """Once a day, delete the programs that have not been used for the longest time.
 
     JAX can limit the folder itself, but then reads it at every program, and a process that is killed while it writes
@@ -233,7 +233,7 @@ def trim(folder: Path) -> None:
     total = 0
     for status, path in sorted(files, key=lambda file: max(file[0].st_atime, file[0].st_mtime), reverse=True):
         total += status.st_size
-        if total > _LARGEST:
+        if total > largest:
             with contextlib.suppress(OSError):
                 os.remove(path)
 

@@ -129,11 +129,9 @@ def test_windows_by_columns_are_the_same_windows(seed):
 def test_normals_of_large_networks(seed, monkeypatch):
     """On a CPU and an accelerator the same; no call of the generator serves two pairs, also in arrays of odd size."""
     tree = [jnp.zeros(shape) for shape in ((2, 3), (5,), (), (3, 5))]
-    monkeypatch.setattr(_tree, "MANY_NORMALS", 1)
-    monkeypatch.setattr(_tree, "normal", None)
-    expected = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    expected = jax.jit(lambda key: _tree.normal_like(key, tree, 1))(jax.random.key(seed))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    found = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    found = jax.jit(lambda key: _tree.normal_like(key, tree, 1))(jax.random.key(seed))
     for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(a, b)
     numbers = np.concatenate([np.ravel(leaf) for leaf in expected])
@@ -337,16 +335,15 @@ def test_a_call_waits_for_what_is_compiled_ahead():
 
 
 @pytest.mark.unit
-def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(_programs, "_LARGEST", 250)
+def test_the_oldest_programs_are_deleted(tmp_path):
     for age in range(4):
         file = tmp_path / f"program-{age}"
         file.write_bytes(bytes(100))
         _programs.os.utime(file, (1e9 - age, 1e9 - age))
-    _programs.trim(tmp_path)
+    _programs.trim(tmp_path, 250)
     assert sorted(file.name for file in tmp_path.iterdir()) == [".trimmed", "program-0", "program-1"]
     (tmp_path / "large").write_bytes(bytes(1000))
-    _programs.trim(tmp_path)  # once a day
+    _programs.trim(tmp_path, 250)  # once a day
     assert (tmp_path / "large").exists()
 
 

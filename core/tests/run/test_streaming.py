@@ -200,19 +200,19 @@ def test_superbatches_mix_rows_of_different_blocks(seed):
 
 
 @pytest.mark.parametrize(
-    ("shuffled", "room", "sampling", "expected", "because"),
+    ("shuffled", "share", "sampling", "expected", "because"),
     [
-        (True, 1 << 40, "auto", "blocks", "shuffled when they were written"),
-        (True, 1, "auto", "blocks", "shuffled when they were written"),
-        (False, 1 << 40, "auto", "one by one", "unknown order and fit into the page cache"),
-        (False, 1, "auto", "blocks", "do not fit into the page cache"),
-        (False, 1 << 40, "blocks", "blocks", "requested"),
-        (True, 1 << 40, "without_replacement", "one by one", "requires independent rows"),
-        (True, 1, "with_replacement", "one by one", "expect disk latency"),
+        (True, 1e3, "auto", "blocks", "shuffled when they were written"),
+        (True, 1e-15, "auto", "blocks", "shuffled when they were written"),
+        (False, 1e3, "auto", "one by one", "unknown order and fit into the page cache"),
+        (False, 1e-15, "auto", "blocks", "do not fit into the page cache"),
+        (False, 1e3, "blocks", "blocks", "requested"),
+        (True, 1e3, "without_replacement", "one by one", "requires independent rows"),
+        (True, 1e-15, "with_replacement", "one by one", "expect disk latency"),
     ],
 )
-def test_the_choice_and_its_reason(shuffled, room, sampling, expected, because, monkeypatch, caplog):
-    monkeypatch.setattr(streams, "available_memory", lambda: room)
+def test_the_choice_and_its_reason(shuffled, share, sampling, expected, because, changed, caplog):
+    changed(READING, share_of_cache=share)
     with caplog.at_level(logging.INFO, "scirocco"):
         run = draw(
             Rows(DATA, shuffled), SAMPLERS["SGLD"], sc.Minibatch(BATCH, sampling=sampling), num_samples=2, num_chains=1
@@ -222,18 +222,14 @@ def test_the_choice_and_its_reason(shuffled, room, sampling, expected, because, 
         assert because in text
 
 
-def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
-    class Fake:
-        def __init__(self, path):
-            self.path = path
-
-        def read_text(self):
-            return {"/proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   5 kB\n", "/sys/fs/cgroup/memory.max": "4000\n"}[
-                self.path
-            ]
-
-    monkeypatch.setattr(sources, "Path", Fake)
-    assert sources.available_memory() == 4_000
+def test_the_memory_of_a_container_is_respected(tmp_path):
+    for path, text in (
+        ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   5 kB\n"),
+        ("sys/fs/cgroup/memory.max", "4000\n"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    assert sources.available_memory(tmp_path) == 4_000
 
 
 # -- passes in bounded memory ----------------------------------------------------------------------------------------

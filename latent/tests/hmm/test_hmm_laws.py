@@ -296,13 +296,12 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
 
     1,000 copies of two series in blocks of four rows: series go on from block to block.
     """
-    monkeypatch.setattr(scan, "_LONGEST", 4)
     copies, rng = 1_000, np.random.default_rng(seed)
     given, again = read(SERIES[kind][0]), read(SERIES[kind][0] * copies)
     emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
     prior, data = StatePrior(K, A, STICKY, emission), emission.encode(given)
     params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), emission.first(rng, data, K))
-    states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1)
+    states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1, longest=4)
     states.step(params, None, None, (seed, 5))
 
     paths, logs = path_likelihoods(prior, params, data, given)

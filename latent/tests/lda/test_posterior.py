@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from enumerated_topics import ALPHA, BETA, DOCUMENTS, TOPICS, WORDS, exact_products
-from scirocco_latent.lda import collapsed_chain
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.estimator import LDA, size_of
@@ -58,14 +57,14 @@ KERNELS = [(0, 1), (0, 3), (512, 3)]
 """Most topics of which all weights are computed, and groups of words."""
 
 
-def with_kernel(monkeypatch, changed, most_dense, groups):
-    changed(FITTING, dense_topics=most_dense)
-    monkeypatch.setattr(collapsed_chain, "num_groups", lambda *size: groups)
+def with_kernel(changed, most_dense, groups):
+    changed(FITTING, dense_topics=most_dense, most_groups=groups, shared_tokens=1, visit_tokens=0.1)
+    assert num_groups(12, 6) == groups
 
 
 @pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
-def test_lists_of_topics_and_groups_of_words_are_exact(most_dense, groups, exact, seed, monkeypatch):
-    with_kernel(monkeypatch, most_dense, groups)
+def test_lists_of_topics_and_groups_of_words_are_exact(most_dense, groups, exact, seed, changed):
+    with_kernel(changed, most_dense, groups)
     check(begin(seed, batch_size=6, growth=None), exact, 3_000, 50)
 
 
@@ -147,7 +146,7 @@ def test_threads_change_nothing():
 
 @pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
 def test_groups_of_words_go_on_bit_for_bit_in_any_number_of_threads(most_dense, groups, monkeypatch):
-    with_kernel(monkeypatch, most_dense, groups)
+    with_kernel(changed, most_dense, groups)
     corpus = as_corpus(np.random.default_rng(0).poisson(0.4, (60, 30)))
     chains = []
     for threads in (1, 2):

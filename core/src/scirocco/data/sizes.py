@@ -17,6 +17,8 @@ class ReadSizes(Adjustable):
     """Bytes of a piece in a pass over all rows."""
     share_of_memory: float = 0.25
     """Share of the free memory that rows may take; more are streamed."""
+    share_of_cache: float = 0.7
+    """Share of the free memory that the page cache may take: rows that fit are read one by one."""
     shared_bytes: int = 1 << 20
     """Bytes of an array from which the device uses the host's memory; smaller ones are copied."""
     threaded_blocks: int = 64

@@ -222,12 +222,12 @@ def check_memory(num_bytes: int, what: str, advice: str) -> None:
         )
 
 
-def available_memory() -> int:
+def available_memory(root: Path = Path("/")) -> int:
     """Bytes that are available for the page cache, within the limits of a container."""
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
-    for path, name in (("/proc/meminfo", "MemAvailable:"), ("/sys/fs/cgroup/memory.max", "")):
+    for path, name in (("proc/meminfo", "MemAvailable:"), ("sys/fs/cgroup/memory.max", "")):
         try:
-            text = Path(path).read_text()
+            text = (root / path).read_text()
         except OSError:
             continue
         words = text.partition(name)[2].split() if name else text.split()

@@ -27,7 +27,6 @@ log = logging.getLogger("scirocco")
 _SUPERBATCH_BYTES = 32 << 20  # of rows in one superbatch
 _WIDE_SUPERBATCH_BYTES = 64 << 20  # if distant rows must be mixed
 _MAX_BLOCKS = 16  # windows in a superbatch
-_CACHE_SHARE = 0.7  # of the free memory, for the page cache
 _SETUP_BATCH = 500  # rows of the batches of a set-up without batches
 BUFFERS = 3  # superbatches: one is used, the others are filled
 _PLANNED = 4  # superbatches drawn by one program
@@ -275,7 +274,7 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
     shuffled = source.shuffled
     room = available_memory()
     nbytes = row_bytes * source.num_rows
-    fits = nbytes <= _CACHE_SHARE * room
+    fits = nbytes <= READING.share_of_cache * room
     size = f"{nbytes / 2**30:.2f} GiB of rows, {room / 2**30:.1f} GiB of memory free"
     if not isinstance(batching, Blocks):
         scattered, reason = True, "this estimator requires independent rows"

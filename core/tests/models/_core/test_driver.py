@@ -12,7 +12,6 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models._core import chain as chain_module
 from scirocco.models._core import files
 from scirocco.models._core.chain import Chain, HostChains, Spec
 from scirocco.models._core.driver import PlannedFit, run_fit
@@ -192,7 +191,7 @@ def test_states_are_stacked_and_those_of_other_shapes_have_names_of_their_own(se
 
 
 def test_chains_run_at_once(monkeypatch):
-    monkeypatch.setattr(chain_module, "available_cores", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
     meeting = threading.Barrier(2, timeout=10)
 
     class Waiting(Walk):

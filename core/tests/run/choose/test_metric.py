@@ -194,7 +194,7 @@ def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(change
 # -- directions without information ------------------------------------------------------------------------------------
 
 
-def test_cholesky_and_eigenvectors_give_the_same_shape(monkeypatch):
+def test_cholesky_and_eigenvectors_give_the_same_shape():
     """Of a well-conditioned curvature, in units that differ; and both see a direction without information."""
     rng = np.random.default_rng(1)
     roots, units = rng.normal(size=(60, 30)), np.exp(3 * rng.normal(size=30))
@@ -203,14 +203,13 @@ def test_cholesky_and_eigenvectors_give_the_same_shape(monkeypatch):
     singular[:, 3], singular[3] = precision[:, 4], precision[4]
     singular[3, 3] = singular[3, 4] = singular[4, 3] = precision[4, 4]
     for limit in (1_000, 1):  # eigenvectors, Cholesky
-        monkeypatch.setattr(metric, "_BY_CHOLESKY", limit)
-        shape = metric.dense_shape(precision, np.float64)
+        shape = metric.dense_shape(precision, np.float64, limit)
         covariance = shape.factor @ shape.factor.T
         np.testing.assert_allclose(precision @ covariance, np.eye(30), atol=1e-6)
         spread = np.linalg.eigvalsh(precision)
         assert shape.condition == pytest.approx(spread[-1] / spread[0], rel=0.05)
         assert not shape.flat
-        assert metric.dense_shape(singular).flat
+        assert metric.dense_shape(singular, by_cholesky=limit).flat
 
 
 def test_negative_curvature_counts_as_its_size():

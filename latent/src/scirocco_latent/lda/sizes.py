@@ -20,6 +20,12 @@ class TopicSizes(Adjustable):
     """Tokens: block sizes are multiples, so that few are compiled."""
     dense_topics: int = 512
     """Topics up to which the weights of all of them are computed for each token."""
+    most_groups: int = 16
+    """Groups of words in which threads share a batch, at most."""
+    shared_tokens: int = 6_000
+    """Tokens of such a block, about 0.3 ms: threads meet after each row of blocks."""
+    visit_tokens: int = 8
+    """Tokens of a document and a group of words: a visit has a cost of its own."""
     compared_words: int = 4_096
     """Words of topics that are compared together, to save memory."""
     counted_documents: int = 1 << 13
