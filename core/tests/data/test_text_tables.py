@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import scirocco as sc
+from scirocco.cli import app  # noqa: F401  -- the commands import it, and it imports them
 from scirocco.data.formats.conversion import open_table, read_columns
 from scirocco.data.sizes import READING
 from scirocco.errors import InvalidValueError, SciroccoWarning

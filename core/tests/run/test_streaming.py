@@ -223,10 +223,8 @@ def test_the_choice_and_its_reason(shuffled, share, sampling, expected, because,
 
 
 def test_the_memory_of_a_container_is_respected(tmp_path):
-    for path, text in (
-        ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   5 kB\n"),
-        ("sys/fs/cgroup/memory.max", "4000\n"),
-    ):
+    found = {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   5 kB\n", "sys/fs/cgroup/memory.max": "4000\n"}
+    for path, text in found.items():
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text)
     assert sources.available_memory(tmp_path) == 4_000

@@ -14,6 +14,7 @@ from scirocco_latent.lda.estimator import LDA, size_of
 from scirocco_latent.lda.langevin import METHODS
 from scirocco_latent.lda.settings import resolve
 from scirocco_latent.lda.sizes import FITTING
+from scirocco_latent.lda.word_groups import num_groups
 
 pytestmark = pytest.mark.compile
 
@@ -145,7 +146,7 @@ def test_threads_change_nothing():
 
 
 @pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
-def test_groups_of_words_go_on_bit_for_bit_in_any_number_of_threads(most_dense, groups, monkeypatch):
+def test_groups_of_words_go_on_bit_for_bit_in_any_number_of_threads(most_dense, groups, changed):
     with_kernel(changed, most_dense, groups)
     corpus = as_corpus(np.random.default_rng(0).poisson(0.4, (60, 30)))
     chains = []
