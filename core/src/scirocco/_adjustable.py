@@ -28,7 +28,7 @@ class Adjustable:
         fields = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         if unknown := numbers.keys() - fields:
             raise TypeError(f"{type(self).__name__} has no {sorted(unknown)}, only {sorted(fields)}.")
-        usual = {name: getattr(self, name) for name in numbers}
+        usual = {name: vars(self)[name] for name in numbers}
         vars(self).update(numbers)
         try:
             yield

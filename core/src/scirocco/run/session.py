@@ -148,7 +148,7 @@ class Session:
             self._asked_to_stop = True
 
         usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
-        usual |= {getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)}
+        usual |= {number: signal.SIG_DFL for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")}
         main = threading.current_thread() is threading.main_thread()
         taken = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
         for number in taken:
