@@ -175,7 +175,8 @@ def patches_of(tree: ast.AST) -> list[str]:
                 found.append(ast.unparse(node))
         elif isinstance(node, ast.Assign):
             places = [part for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Attribute)]
-            owners = {ast.unparse(part.value) for part in places if isinstance(part.ctx, ast.Store)}
+            stored = [part for part in places if isinstance(part.ctx, ast.Store) and part.attr not in _OTHERS]
+            owners = {ast.unparse(part.value) for part in stored}
             found += [ast.unparse(node)] * (not ours.isdisjoint(owners))
     return found
 

@@ -197,9 +197,9 @@ def test_factors_drawn_together_keep_the_joint_distribution(seed):
 
 
 @pytest.mark.law
-def test_deviations_drawn_with_effects_keep_the_joint_distribution(seed, monkeypatch):
+def test_deviations_drawn_with_effects_keep_the_joint_distribution(seed, changed):
     """The same for this move alone, of two factors in turn, with binary responses and small deviations."""
-    monkeypatch.setattr(density, "SCALE", 0.7)
+    changed(density.PRIOR, scale=0.7)
     layout, data, _ = small_layout("bernoulli")
     theta, effects, y = from_the_prior(layout, data, np.random.default_rng(seed))
 

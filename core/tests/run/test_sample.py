@@ -302,27 +302,33 @@ def test_ctrl_c_keeps_what_was_drawn(method, small_chunks):
     helpers.assert_close(run.draws, first(whole, 8), rtol=1e-6)
 
 
-def test_ctrl_c_in_the_middle_of_a_chunk_keeps_the_chunks_before(small_chunks, monkeypatch):
-    whole = helpers.draw(num_samples=20)
+@pytest.fixture
+def interrupted_in(monkeypatch):
+    """Ctrl-C in the middle of the chunk of this number."""
     advance, calls = chains.ThreadedChains.advance, []
 
-    def interrupted(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return advance(self, *arguments)
+    def interrupt(number):
+        def interrupted(self, *arguments):
+            calls.append(arguments)
+            if len(calls) == number:
+                raise KeyboardInterrupt
+            return advance(self, *arguments)
 
-    monkeypatch.setattr(chains.ThreadedChains, "advance", interrupted)
+        monkeypatch.setattr(chains.ThreadedChains, "advance", interrupted)
+
+    return interrupt
+
+
+def test_ctrl_c_in_the_middle_of_a_chunk_keeps_the_chunks_before(small_chunks, interrupted_in):
+    whole = helpers.draw(num_samples=20)
+    interrupted_in(3)
     with pytest.warns(SciroccoWarning, match="interrupted after 7 of 20 draws"):
         run = helpers.draw(num_samples=20)
     helpers.assert_equal(run.draws, first(whole, 7))
 
 
-def test_ctrl_c_before_the_first_draw_leaves_an_empty_run(monkeypatch):
-    def interrupted(self, *arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(chains.ThreadedChains, "advance", interrupted)
+def test_ctrl_c_before_the_first_draw_leaves_an_empty_run(interrupted_in):
+    interrupted_in(1)
     with pytest.warns(SciroccoWarning, match="interrupted after 0 of 10 draws"):
         run = helpers.draw()
     assert (run.num_draws, run.num_chains, run.status) == (0, 0, "interrupted")

@@ -62,6 +62,12 @@ def walk(sampler, gradient, start, key, num_steps=40):
     return run(key)
 
 
+@pytest.fixture
+def not_measured(monkeypatch):
+    """From the call on, nothing may be measured."""
+    return lambda: monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
+
+
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize(("name", "dense"), [*zip(INNERS, [True, True, False] * 2, strict=False)])
 def test_it_is_the_inner_chain_of_the_transformed_density(name, dense, seed):
@@ -181,9 +187,9 @@ def test_the_metric_is_measured_before_the_run(metric):
     assert flat @ covariance @ flat < 1e-4
 
 
-def test_what_is_given_is_not_measured(monkeypatch):
+def test_what_is_given_is_not_measured(not_measured):
     """With a factor and a step size there is nothing to find out."""
-    monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
+    not_measured()
     given = sc.Preconditioned(sc.SGLD(0.1), factor=factor_of(0))
     assert not given.is_open
     sampler, _, _ = chosen_by(given)
@@ -191,7 +197,7 @@ def test_what_is_given_is_not_measured(monkeypatch):
     assert (sampler.step_size, sampler.temperature) == (0.1, 1.0)
 
 
-def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch, changed):
+def test_a_stored_run_goes_on_bit_for_bit(tmp_path, not_measured, changed):
     """With the factor that was measured: nothing is measured again."""
     changed(RUNNING, first_chunk=5, second_chunk=4, chunk_seconds=0.0, commit_seconds=0.0, commit_share=1e9)
     options = {"num_samples": 14, "num_chains": 2, "keep_gradients": True}
@@ -200,7 +206,7 @@ def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch, changed):
     stop = [lambda report: report.stop() if report.step >= 9 else None]
     part = helpers.draw(sampler, store=tmp_path / "run", callbacks=stop, **options)
     assert part.status == "stopped" and 0 < part.num_draws < 14
-    monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
+    not_measured()
     done = sc.resume(tmp_path / "run", helpers.MODEL, helpers.make_data(), progress=False)
     for run in (done, sc.load(tmp_path / "run")):
         for name in ("draws", "gradients", "stats"):

@@ -231,10 +231,10 @@ def test_arrays_with_too_few_components_make_the_same_chain(seed: int, tmp_path:
 
 
 @pytest.mark.parametrize("options", KINDS[1:4], ids=names)
-def test_the_same_bits_for_any_number_of_threads(options: dict[str, Any], monkeypatch: Any, seed: int) -> None:
-    from scirocco_latent.dp import slices
+def test_the_same_bits_for_any_number_of_threads(options: dict[str, Any], changed: Any, seed: int) -> None:
+    from scirocco_latent.dp.slices import SLICING
 
-    monkeypatch.setattr(slices, "_MUCH", 0)
+    changed(SLICING, threaded=0)
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 700)
     how: dict[str, Any] = {"num_steps": 8, "progress": False}
     made = [DPMixture(seed=seed, num_threads=n, **options).fit(X, **how).run_.draws["components"] for n in (1, 2)]

@@ -18,12 +18,14 @@ have changed since. With kept counts the sums are redrawn before each step: then
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco._adjustable import Adjustable
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import MixturePurpose
@@ -38,7 +40,16 @@ from scirocco_latent.dp.settings import Gamma, MixtureSettings
 if TYPE_CHECKING:
     from scirocco_latent.dp.sharded import LabelShards
 
-_MUCH = 20_000  # numbers to draw, below which threads cost more than they save
+
+@dataclass
+class SliceSizes(Adjustable):
+    """From which sizes on threads are used."""
+
+    threaded: int = 20_000
+    """Numbers to draw, below which threads cost more than they save."""
+
+
+SLICING = SliceSizes()
 _TOO_MANY = 1 << 16  # components: the step size is too long
 
 
@@ -167,7 +178,7 @@ class Slices(MixtureChain):
             *(self.data, self.parameters, self.batch_counts, scale, reference, reference_scale),
             *(num, *how, seed),
         )
-        if coordinates * num > _MUCH:
+        if coordinates * num > SLICING.threaded:
             work = functools.partial(kernels().move_components, *given)
             run_blocks(work, coordinates, self.settings.num_threads)
             kernels().settle_components(self.data, self.parameters, 0, num)
@@ -195,7 +206,7 @@ class Slices(MixtureChain):
             *(batch, self.data, self.parameters, self.weights, bounds, self.labels, chosen, known, seed),
         )
         blocks = -(-batch.size // kernels().BLOCK)
-        if blocks * kernels().BLOCK * known > _MUCH:
+        if blocks * kernels().BLOCK * known > SLICING.threaded:
             run_blocks(work, blocks, self.settings.num_threads)
         else:
             work(0, blocks)

@@ -446,7 +446,7 @@ def _differ(
             parts.append(sparse.csr_matrix((values, (np.arange(used), code)), shape=(used, count)))
     design = sparse.hstack(parts).tocsr()
     gram = (design.T @ sparse.diags_array(weight) @ design).toarray()
-    covariance = np.linalg.inv(gram + np.eye(len(gram)) / density.SCALE**2)
+    covariance = np.linalg.inv(gram + np.eye(len(gram)) / density.PRIOR.scale**2)
     effects = covariance @ (design.T @ slope)
     for place in places:
         own, errors = effects[place] - effects[place].mean(), covariance[place, place]
