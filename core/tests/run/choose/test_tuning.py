@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 
@@ -59,17 +58,21 @@ def truth(data):
 
 @pytest.fixture
 def short(monkeypatch):
-    """What `sc.sample` does on its way, with rounds of a hundred steps."""
-    monkeypatch.setattr(set_up, "tune_prepared", functools.partial(tune_prepared, num_steps=STEPS))
+    """What `sc.sample` does on its way, with rounds of a hundred steps; the calls that have tried settings."""
+    calls = []
+
+    def tuned(*arguments):
+        calls.append(arguments)
+        return tune_prepared(*arguments, num_steps=STEPS)
+
+    monkeypatch.setattr(set_up, "tune_prepared", tuned)
+    return calls
 
 
 @pytest.fixture
-def tuned_once(short, monkeypatch):
+def tuned_once(short):
     """How often settings have been tried."""
-    calls = []
-    inner = set_up.tune_prepared
-    monkeypatch.setattr(set_up, "tune_prepared", lambda *args: calls.append(args) or inner(*args))
-    return calls
+    return short
 
 
 def quick(data, **options):
