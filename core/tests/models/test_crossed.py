@@ -54,9 +54,9 @@ def small_layout(family):
 
 def from_the_prior(layout, data, rng, copies=COPIES):
     """Global parameters, effects and responses of many copies."""
-    theta = {"coef": density.SCALE * rng.normal(size=(copies, 2))}
+    theta = {"coef": density.PRIOR.scale * rng.normal(size=(copies, 2))}
     for f in FACTORS:
-        theta[f"sd_{f.number}"] = np.abs(density.SCALE * rng.normal(size=(copies, f.size)))
+        theta[f"sd_{f.number}"] = np.abs(density.PRIOR.scale * rng.normal(size=(copies, f.size)))
     correlation = rng.uniform(-1, 1, copies)
     root = np.zeros((copies, 2, 2))
     root[:, 0, 0], root[:, 1, 0], root[:, 1, 1] = 1, correlation, np.sqrt(1 - correlation**2)
