@@ -21,6 +21,7 @@ commit or merge changed, and of the folder X of the tests where it changed the f
 """
 
 import collections
+import contextlib
 import ctypes
 import gc
 import itertools
@@ -305,6 +306,13 @@ class _Table:
 def seed() -> int:
     """The seed of this session's random tests."""
     return int(os.environ["SCIROCCO_TEST_SEED"])
+
+
+@pytest.fixture
+def changed():
+    """Gives numbers of the library other values until the test ends: `changed(RUNNING, first_chunk=5)`."""
+    with contextlib.ExitStack() as stack:
+        yield lambda numbers, **values: stack.enter_context(numbers.changed(**values))
 
 
 @pytest.fixture(scope="module")

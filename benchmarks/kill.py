@@ -185,13 +185,13 @@ def _commit(store: Path) -> Path:
 
 def _child(kind: str, folder: str, store: str, share: float | None, begun: Any) -> None:
     """Make a run; in many short chunks, and after a share of its steps wait to be killed, if it is to be."""
-    from scirocco.run import session
+    from scirocco.run.sizes import RUNNING
 
     if share is None:
         KINDS[kind](Path(folder), Path(store))
         return
     sharding.commit_often()
-    session._FIRST_CHUNK, session._SECOND_CHUNK = 8, 16
+    RUNNING.first_chunk, RUNNING.second_chunk = 8, 16
     first: list[int] = []
 
     def wait(report: Any) -> None:

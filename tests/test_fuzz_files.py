@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import scirocco as sc
 from fuzzing import DAMAGES, JSON, Folder, examples, finite, given, refused_or_done, st
 from scirocco import cli, run
+from scirocco.run.sizes import RUNNING
 from scirocco.store import Store, open_stored
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -41,8 +42,7 @@ def stored(place):
         if report.draws is not None and report.step >= 30:
             report.stop()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.session, "_FIRST_CHUNK", 30)
+    with RUNNING.changed(first_chunk=30):
         made = sc.sample(MODEL, ROWS, START, callbacks=[stop, lambda report: {"score": 1.0}], **METHOD, **options)
     assert 0 < made.num_draws < 60
     return Folder(path), np.asarray(made.draws["mean"])

@@ -131,22 +131,58 @@ def repeated_classes(known: dict[str, pathlib.Path]) -> dict[str, int]:
     return {name: number for name, number in found.most_common() if number > 1}
 
 
-def private_names_of_tests() -> tuple[int, int, int]:
-    """Private names of the library that tests use, the files that do, and calls that patch its attributes."""
-    names = files = patches = 0
+def private_names_of_tests() -> dict[str, tuple[set[str], list[str]]]:
+    """Of each file of tests that has some: private names of the library it uses, and what it patches of the library."""
+    found = {}
     for path in sorted(file for folder in TESTS for file in folder.rglob("*.py")):
         tree, used = ast.parse(path.read_text()), set()
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scirocco"):
                 dotted = [f"{node.module}.{alias.name}" for alias in node.names]
                 used.update(name for name in dotted if not looks_public(name.replace("._core", "")))
-            elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            elif isinstance(node, ast.Attribute) and _is_private(node.attr):
                 owner = node.value.id if isinstance(node.value, ast.Name) else ""
-                used.update({node.attr} if owner not in ("self", "cls") else ())
-            elif isinstance(node, ast.Attribute) and node.attr == "setattr":
-                patches += 1
-        names, files = names + len(used), files + bool(used)
-    return names, files, patches
+                used.update({node.attr} if owner not in ("self", "cls", "os") else ())
+        if used or patches_of(tree):
+            found[str(path.relative_to(TESTS[-1].parent))] = used, patches_of(tree)
+    return found
+
+
+def _is_private(name: str) -> bool:
+    """Whether it is private: not of Python itself, of named tuples, or what notebooks ask for."""
+    documented = name in ("_replace", "_asdict", "_fields", "_make") or name.startswith("_repr_")
+    return name.startswith("_") and not name.startswith("__") and not documented
+
+
+def patches_of(tree: ast.AST) -> list[str]:
+    """What a file of tests replaces in the library: by `setattr`, or by an assignment to what it imports from it.
+
+    What it replaces in other libraries is not counted: `jax.default_backend`, `os.fsync`, `time` as a module knows it.
+    """
+    ours, others = set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            own = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scirocco")
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                (ours if own or alias.name.startswith("scirocco") else others).add(name)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "setattr":
+            target = ast.unparse(node.args[0]).strip("'")
+            words = target.split(".") + [part.value for part in node.args[1:2] if isinstance(part, ast.Constant)]
+            if words[0] not in others and _OTHERS.isdisjoint(words) and isinstance(node.func, ast.Attribute):
+                found.append(ast.unparse(node))
+        elif isinstance(node, ast.Assign):
+            places = [part for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Attribute)]
+            stored = [part for part in places if isinstance(part.ctx, ast.Store) and part.attr not in _OTHERS]
+            owners = {ast.unparse(part.value) for part in stored}
+            found += [ast.unparse(node)] * (not ours.isdisjoint(owners))
+    return found
+
+
+_OTHERS = {*sys.stdlib_module_names, "jax", "numpy", "rich", "rich_console", "open"}
+"""Modules and functions of others, by whose names a patch is known as one of theirs."""
 
 
 def keys_of(name: str, path: pathlib.Path) -> set[str]:
@@ -183,8 +219,9 @@ def contracts() -> None:
         models |= keys_of("MODELS", known[module])
     missing = ", ".join(sorted(models - covered)) or "none"
     print(f"models under the contract test: {len(models & covered)} of {len(models)} (missing: {missing})")
-    names, files, patches = private_names_of_tests()
-    print(f"private names in tests: {names} in {files} files; patches: {patches}")
+    of_tests = private_names_of_tests().values()
+    names, files = sum(len(used) for used, _ in of_tests), sum(bool(used) for used, _ in of_tests)
+    print(f"private names in tests: {names} in {files} files; patches: {sum(len(made) for _, made in of_tests)}")
 
 
 def _room_of_module(path: pathlib.Path) -> str:
@@ -325,7 +362,9 @@ def main() -> None:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rooms", action="store_true", help="by room")
-    parser.add_argument("--list", choices=["small", "any", "getattr", "constants", "classes"], help="name them")
+    parser.add_argument(
+        "--list", choices=["small", "any", "getattr", "constants", "classes", "tests"], help="name them"
+    )
     parser.add_argument("--trace", help="follow a call, or all of them")
     asked = parser.parse_args()
     if asked.trace:
@@ -336,6 +375,9 @@ def main() -> None:
                 print(f"  {inside(path)} {visited[path]}")
     elif asked.list == "small":
         print("\n".join(small_modules(modules())))
+    elif asked.list == "tests":
+        for name, (used, made) in private_names_of_tests().items():
+            print(f"{name}: {', '.join(sorted(used))}", *made, sep="\n    ")
     elif asked.list == "classes":
         print("\n".join(f"{number:4} {name}" for name, number in repeated_classes(modules()).items()))
     elif asked.list == "constants":

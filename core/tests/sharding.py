@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import scirocco as sc
+from scirocco.run.sizes import RUNNING
 
 PRIOR_MEAN, PRIOR_PRECISION = 5.0, 100.0
 
@@ -92,17 +92,16 @@ def die(job, tell):
 
 def die_after_a_commit(flag):
     """On workers: commit after every chunk, and the first of them to commit draws is killed right after that."""
-    from scirocco.run import keeping, session
     from scirocco.store import Store
 
-    usual = session._CHUNK_SECONDS, keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE
-    session._CHUNK_SECONDS, keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE = 0.002, 0.0, 1e9
+    often = contextlib.ExitStack()
+    often.enter_context(RUNNING.changed(chunk_seconds=0.002, commit_seconds=0.0, commit_share=1e9))
     inner = Store.commit
 
     def commit(self, state, progress):
         inner(self, state, progress)
         if os.path.exists(flag):  # commits cost more than draws
-            session._CHUNK_SECONDS, keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE = usual
+            often.close()
         elif progress["draws"] and progress["status"] == "running":
             with contextlib.suppress(FileExistsError), open(flag, "x") as file:
                 file.write(json.dumps({"pid": os.getpid(), "path": str(self.path), "step": progress["step"]}))
@@ -112,16 +111,10 @@ def die_after_a_commit(flag):
     Store.commit = commit
 
 
-OFTEN = {
-    "scirocco.run.keeping._COMMIT_SECONDS": 0.05,
-    "scirocco.run.keeping._COMMIT_SHARE": 1.0,
-    "scirocco.run.session._CHUNK_SECONDS": 0.02,
-}
+OFTEN = {"commit_seconds": 0.05, "commit_share": 1.0, "chunk_seconds": 0.02}
 """Chunks and commits many times a second, so that a short run has several."""
 
 
 def commit_often():
     """On a worker."""
-    for name, value in OFTEN.items():
-        module, _, attribute = name.rpartition(".")
-        setattr(importlib.import_module(module), attribute, value)
+    vars(RUNNING).update(OFTEN)

@@ -20,7 +20,7 @@ import numpy as np
 
 import helpers
 import scirocco as sc
-from scirocco.run import keeping, session
+from scirocco.run.sizes import RUNNING
 
 NUM_SAMPLES = 100_000
 REDUCERS = {"moments": sc.reducers.Moments(), "bias": sc.reducers.Trace(helpers.bias_of)}
@@ -68,8 +68,6 @@ def kill_while_storing(store: Path, number: int, seed: int, check) -> int:
 
 
 def main(store: str, seconds: str, steps: str) -> None:
-    keeping._COMMIT_SECONDS, keeping._COMMIT_SHARE = float(seconds), 1.0
-    session._CHUNK_SECONDS = 0.02
     began = None
 
     def ready(report):
@@ -80,7 +78,8 @@ def main(store: str, seconds: str, steps: str) -> None:
         while began + int(steps) <= report.step < report.num_steps:
             time.sleep(1.0)
 
-    draw(store, callbacks=[ready])
+    with RUNNING.changed(commit_seconds=float(seconds), commit_share=1.0, chunk_seconds=0.02):
+        draw(store, callbacks=[ready])
     print("ready" if began is None else "", flush=True)
 
 

@@ -38,10 +38,11 @@ from helpers import MODEL, NUM_ROWS
 from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Referenced
-from scirocco.run import encoding, loop, session, setup
+from scirocco.run import encoding, loop, setup
 from scirocco.run.choose import set_up
 from scirocco.run.loop import step_key
 from scirocco.run.schemes import InTurn, OneMove
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers import Events, Needs, Proposer, Sampler, Trajectory
 from simplex import counting
 
@@ -410,7 +411,7 @@ def test_battery(sampler, estimator, monkeypatch):
         if sampler not in WITH_FUNCTIONS:
             check_pickles(run, pair)
         check_other_numbers(run, pair)
-        check_chunks(run, pair, monkeypatch)
+        check_chunks(run, pair)
         halved = pair.draw(sampler=with_step(pair.sampler, 0.5))
     # a positive parameter that falls below 0 is looked at once
     new = set(programs) - {"jit(_first_density)", "jit(_spread_rows)"}
@@ -466,12 +467,9 @@ def check_other_numbers(run, pair):
     helpers.assert_equal(jax.tree.map(lambda leaf: leaf[:, 6:19:3], longer.gradients), selected.gradients)
 
 
-def check_chunks(run, pair, monkeypatch):
+def check_chunks(run, pair):
     """Cut into chunks of 4, 3, 1, 1, 1 steps, a run is the same bit for bit."""
-    with monkeypatch.context() as patch:
-        patch.setattr(session, "_FIRST_CHUNK", 4)
-        patch.setattr(session, "_SECOND_CHUNK", 3)
-        patch.setattr(session, "_CHUNK_SECONDS", 0.0)
+    with RUNNING.changed(first_chunk=4, second_chunk=3, chunk_seconds=0.0):
         chunks = []
         pieces = pair.draw(callbacks=[lambda report: chunks.append(report.step)])
     assert chunks == [4, 7, 8, 9, 10]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from scirocco._checksum import _WIDTH, checksum
+from scirocco._checksum import WIDTH, checksum
 
 pytestmark = pytest.mark.unit
 
 
 def test_every_bit_counts(seed):
-    words = np.random.default_rng(seed).integers(0, 2**63, 2 * _WIDTH + 3, dtype=np.uint64)
+    words = np.random.default_rng(seed).integers(0, 2**63, 2 * WIDTH + 3, dtype=np.uint64)
     was = checksum(words)
     for place in range(0, len(words), 13):
         for bit in (0, 31, 63, place % 64):
@@ -20,10 +20,10 @@ def test_every_bit_counts(seed):
 
 
 def test_places_and_lengths_count(seed):
-    words = np.random.default_rng(seed).integers(0, 2**63, 4 * _WIDTH, dtype=np.uint64)
-    blocks = words.reshape(4, _WIDTH)
+    words = np.random.default_rng(seed).integers(0, 2**63, 4 * WIDTH, dtype=np.uint64)
+    blocks = words.reshape(4, WIDTH)
     different = [words, words[::-1].copy(), blocks[[1, 0, 2, 3]].ravel(), np.roll(words, 1), words[:-1], words[:0]]
-    different += [np.zeros(n, np.uint8) for n in (1, 2, 8 * _WIDTH, 8 * _WIDTH + 1, 16 * _WIDTH)]
+    different += [np.zeros(n, np.uint8) for n in (1, 2, 8 * WIDTH, 8 * WIDTH + 1, 16 * WIDTH)]
     assert len({checksum(array) for array in different}) == len(different)
 
 

@@ -68,14 +68,13 @@ def test_demo_agrees_with_the_exact_mode(tmp_path, capsys, monkeypatch, seed):
     assert opened == [done.page.resolve().as_uri()] and "Open it with" not in shown
 
 
-def test_models_have_a_line_each_and_those_that_are_missing_say_what_to_install(capsys, monkeypatch):
+def test_models_have_a_line_each_and_those_that_are_missing_say_what_to_install(capsys):
     def missing(rng):
         raise MissingExtraError("Install it.", name="latent")
 
     shown = demo.MODELS
     made = (demo.Shown("model.fit()", lambda rng: f"found {rng.integers(9)}"), demo.Shown("other", missing))
-    monkeypatch.setattr(demo, "MODELS", made)
-    demo.show_models(3)
+    demo.show_models(3, made)
     lines = capsys.readouterr().out.splitlines()
     found = f"    found {np.random.default_rng(3).integers(9)}  (0 s)"
     assert lines[lines.index("  model.fit()") + 1] == found
@@ -90,20 +89,26 @@ def test_the_formula_of_the_demonstration_finds_what_the_data_have(seed):
     assert name == "price" and abs(float(mean) + 2) < 5 * (float(high) - float(low)) / 3.3
 
 
+@pytest.fixture
+def a_page(monkeypatch):
+    """Any file in place of the report."""
+    monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
+
+
+@pytest.mark.usefixtures("a_page")
 def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
     page, picture = demo.save(None, None, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "pip install matplotlib" in shown
 
 
+@pytest.mark.usefixtures("a_page")
 def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
     def pressed(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
     monkeypatch.setattr(demo, "save_figure", pressed)
     with pytest.raises(KeyboardInterrupt):
         demo.save(None, None, tmp_path)

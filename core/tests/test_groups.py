@@ -13,6 +13,7 @@ from scipy import stats
 
 import scirocco as sc
 from scirocco.data.groups import StreamedGroups, grouped
+from scirocco.data.sizes import READING
 from scirocco.run.local_draws import local_draws
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -238,7 +239,7 @@ def test_other_mistakes_have_their_own_words(fitted):
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-def test_a_folder_sorted_by_group_has_the_bins_of_the_same_rows_in_memory(tmp_path, monkeypatch, heavy):
+def test_a_folder_sorted_by_group_has_the_bins_of_the_same_rows_in_memory(tmp_path, changed, heavy):
     data = ragged(np.random.default_rng(3), 30, heavy)
     labels = np.unique(data["g"], return_inverse=True)[1].astype(np.int32)
     order = np.argsort(labels, kind="stable")
@@ -247,7 +248,7 @@ def test_a_folder_sorted_by_group_has_the_bins_of_the_same_rows_in_memory(tmp_pa
     sc.data.write(tmp_path / "mixed", {"y": rows["y"], "g": labels}, shuffle=False)
     inside = sc.data.as_source(str(tmp_path / "sorted"), "g")
     assert not isinstance(inside, StreamedGroups)
-    monkeypatch.setattr("scirocco.data.groups._SHARE", 0.0)
+    changed(READING, share_of_memory=0.0)
     streamed = sc.data.as_source(str(tmp_path / "sorted"), "g")
     assert isinstance(streamed, StreamedGroups)
     assert (streamed.unit == "bins of groups") == heavy
@@ -266,10 +267,10 @@ def test_a_folder_sorted_by_group_has_the_bins_of_the_same_rows_in_memory(tmp_pa
 
 
 @pytest.mark.rotates(2, "groups")
-def test_a_run_on_a_streamed_folder(fitted, tmp_path, monkeypatch):
+def test_a_run_on_a_streamed_folder(fitted, tmp_path, changed):
     model, data, whole = fitted
     sc.data.write(tmp_path / "folder", {"y": data["y"], "g": data["g"]}, shuffle=False)
-    monkeypatch.setattr("scirocco.data.groups._SHARE", 0.0)
+    changed(READING, share_of_memory=0.0)
     options = {"sampler": sc.SGLD(5e-3), "estimator": sc.Minibatch(10), "num_samples": 400, "num_burnin": 50}
     run = sc.sample(model, str(tmp_path / "folder"), 1.0, **options, thin=4, progress=False)
     assert abs(np.mean(run.draws) - np.mean(whole.draws)) < 5 * np.std(whole.draws) / np.sqrt(50)

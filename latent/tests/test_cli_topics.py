@@ -15,10 +15,11 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 
 from scirocco import cli
 from scirocco.models import LDA
-from scirocco_latent.commands.topics import _escaped
-from scirocco_latent.commands.topics_tables import _bar
+from scirocco_latent.commands.topics import escaped
+from scirocco_latent.commands.topics_tables import bar
 from scirocco_latent.lda import embedded
 from scirocco_latent.lda.describing import Word
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -129,16 +130,16 @@ def test_seed_words_and_labels(tmp_path, capsys):
 
 
 def test_names_are_no_formulas():
-    assert [_escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == ["'=1+1.txt", "'@sum", "b/one.txt"]
+    assert [escaped(name) for name in ("=1+1.txt", "@sum", "b/one.txt")] == ["'=1+1.txt", "'@sum", "b/one.txt"]
 
 
-def test_nothing_given_means_the_embedded_corpus(monkeypatch, capsys):
+def test_nothing_given_means_the_embedded_corpus(monkeypatch, changed, capsys):
     """Nothing is kept, and twenty topics are shown."""
     rng = np.random.default_rng(1)
     words = tuple(f"w{i}" for i in range(50))
     counts = sparse.csr_array(rng.poisson(0.5, (100, 50)).astype(np.int32))
     monkeypatch.setattr(embedded, "embedded_corpus", lambda: (counts, words))
-    monkeypatch.setattr("scirocco_latent.lda.chain._USUAL_TOKENS", 0)
+    changed(FITTING, usual_tokens=0)
     status, out, _ = call(capsys, "fit")
     assert status == 0
     assert "98 documents, 50 words" in out and "20 topics, 2 chains" in out and "Nothing was kept" in out
@@ -188,9 +189,9 @@ def test_ctrl_c_and_resume(text, tmp_path, capsys, monkeypatch, when, shown):
         return original(self, X, callbacks=[press], **settings)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(LDA, "fit", interrupted)
-    status, out, err = call(capsys, *options, "--out", tmp_path / "run")
-    monkeypatch.setattr(LDA, "fit", original)
+    with monkeypatch.context() as patch:
+        patch.setattr(LDA, "fit", interrupted)
+        status, out, err = call(capsys, *options, "--out", tmp_path / "run")
     signal.signal(signal.SIGINT, before)
     assert status == 130 and "repeat the command with --resume" in out
     assert err.startswith("scirocco: interrupted after ") and len(err.splitlines()) == 1
@@ -300,7 +301,7 @@ def test_show_one_topic(run, capsys):
 def test_intervals_as_lines():
     """From 10 of 29 to 29 of 29, the mean at 20."""
     word = Word("sun", 20 / 29, 10 / 29, 1.0)
-    assert _bar(word, 1.0) == " " * 10 + "─" * 10 + "●" + "─" * 9
+    assert bar(word, 1.0) == " " * 10 + "─" * 10 + "●" + "─" * 9
 
 
 def test_a_topic_model_is_listed_with_the_runs(run, capsys):

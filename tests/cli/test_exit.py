@@ -38,10 +38,9 @@ def test_ctrl_c_during_a_garbage_collection():
 
 
 @pytest.mark.parametrize("swallow", [BaseException, _exit.Interrupted])
-def test_ctrl_c_that_is_swallowed(swallow, monkeypatch):
+def test_ctrl_c_that_is_swallowed(swallow):
     """It comes again, until the command has ended."""
-    monkeypatch.setattr(_exit, "_AGAIN_SECONDS", 0.05)
-    with pytest.raises(_exit.Interrupted, match="heard"), _exit.ending_at_once("heard"):
+    with pytest.raises(_exit.Interrupted, match="heard"), _exit.ending_at_once("heard", again=0.05):
         with contextlib.suppress(swallow):
             press()
         time.sleep(LONG)

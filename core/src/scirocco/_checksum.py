@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-_WIDTH = 2048
+WIDTH = 2048
 """Words of 64 bits in a block."""
 
 
@@ -18,7 +18,7 @@ def _odd_numbers(count: int) -> np.ndarray:
     return (z ^ (z >> np.uint64(31))) | np.uint64(1)
 
 
-_FACTORS = _odd_numbers(_WIDTH)
+_FACTORS = _odd_numbers(WIDTH)
 
 
 def checksum(array: np.ndarray, start: int = 0) -> int:
@@ -28,8 +28,8 @@ def checksum(array: np.ndarray, start: int = 0) -> int:
     changed word leaves the sum as it was; the result is the CRC-32 of these sums and of the bytes after the last block.
     """
     raw = np.frombuffer(array.data if array.size else b"", np.uint8)
-    end = len(raw) // (8 * _WIDTH) * 8 * _WIDTH
+    end = len(raw) // (8 * WIDTH) * 8 * WIDTH
     if end:
-        sums = np.einsum("ij,j->i", raw[:end].view("<u8").reshape(-1, _WIDTH), _FACTORS)  # `@`: half the speed
+        sums = np.einsum("ij,j->i", raw[:end].view("<u8").reshape(-1, WIDTH), _FACTORS)  # `@`: half the speed
         start = zlib.crc32(sums.data, start)
     return zlib.crc32(raw[end:].data, start)

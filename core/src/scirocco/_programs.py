@@ -89,7 +89,7 @@ def keep() -> str | None:
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     with contextlib.suppress(OSError):
         _sweep(folder)
-        _trim(folder)
+        trim(folder)
     return str(folder)
 
 
@@ -121,7 +121,7 @@ class Program:
     def _jitted(self) -> Any:
         options = None
         if jax.default_backend() == "gpu":
-            options = _accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
+            options = accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
         return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -162,7 +162,7 @@ def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Progra
 
 def setup_loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run a few times before a run and consist of loops: both options."""
-    return lambda function: Program(function, static_argnums, _UNTRIED | _AS_GRAPH)
+    return lambda function: Program(function, static_argnums, _UNTRIED | AS_GRAPH)
 
 
 def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
@@ -172,7 +172,7 @@ def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program
     started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
     time.
     """
-    return lambda function: Program(function, static_argnums, _AS_GRAPH)
+    return lambda function: Program(function, static_argnums, AS_GRAPH)
 
 
 def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
@@ -181,7 +181,7 @@ def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Prog
 
 
 _UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}  # no kernels are tried out
-_AS_GRAPH: dict[str, Any] = {
+AS_GRAPH: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
     ),
@@ -193,7 +193,7 @@ exist already."""
 
 
 @functools.cache
-def _accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any]:
+def accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any]:
     """The options, without those that are among the user's flags; none if this version of JAX has others."""
     wanted = {name: value for name, value in options if name not in flags}
     try:
@@ -218,7 +218,7 @@ def _sweep(folder: Path) -> None:
             os.remove(path)
 
 
-def _trim(folder: Path) -> None:
+def trim(folder: Path, largest: int = _LARGEST) -> None:
     """Once a day, delete the programs that have not been used for the longest time.
 
     JAX can limit the folder itself, but then reads it at every program, and a process that is killed while it writes
@@ -233,7 +233,7 @@ def _trim(folder: Path) -> None:
     total = 0
     for status, path in sorted(files, key=lambda file: max(file[0].st_atime, file[0].st_mtime), reverse=True):
         total += status.st_size
-        if total > _LARGEST:
+        if total > largest:
             with contextlib.suppress(OSError):
                 os.remove(path)
 

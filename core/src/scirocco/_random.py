@@ -86,7 +86,7 @@ def normal(key: Key, size: int, dtype: jnp.dtype) -> Array:
         uniform = ((long >> 12).astype(jnp.float64) + 0.5) * 2.0**-51 - 1.0
     else:
         pairs = threefry(words, jnp.arange((size + 1) // 2, dtype=jnp.uint32))
-        return _as_normal(jnp.concatenate(pairs)[:size]).astype(dtype)
+        return as_normal(jnp.concatenate(pairs)[:size]).astype(dtype)
     return (2.0**0.5 * jax.scipy.special.erfinv(uniform)).astype(dtype)
 
 
@@ -99,13 +99,13 @@ def normals_in_pairs(key: Key, first: int, shape: tuple[int, ...]) -> Array:
     words, size = jax.random.key_data(key), math.prod(shape)
     if jax.default_backend() == "cpu":
         pairs = threefry(words, first + jnp.arange((size + 1) // 2, dtype=jnp.uint32))
-        return _as_normal(jnp.stack(pairs, axis=-1).reshape(-1)[:size]).reshape(shape)
+        return as_normal(jnp.stack(pairs, axis=-1).reshape(-1)[:size]).reshape(shape)
     index = jnp.arange(size, dtype=jnp.uint32).reshape(shape)
     even, odd = threefry(words, first + (index >> 1))
-    return _as_normal(jnp.where((index & 1) == 1, odd, even))
+    return as_normal(jnp.where((index & 1) == 1, odd, even))
 
 
-def _as_normal(words: Array) -> Array:
+def as_normal(words: Array) -> Array:
     uniform = ((words >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-22) - 1.0  # symmetric, never -1 or 1
     return 2.0**0.5 * _erfinv(uniform)
 

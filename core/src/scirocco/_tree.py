@@ -157,7 +157,7 @@ def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
     return flat, back
 
 
-def normal_like(key: Key, tree: PyTree) -> PyTree:
+def normal_like(key: Key, tree: PyTree, many_normals: int = MANY_NORMALS) -> PyTree:
     """Independent standard normals in the shape of `tree`.
 
     All leaves from one call to the generator; those of large networks leaf by leaf, in pairs of neighbours.
@@ -165,7 +165,7 @@ def normal_like(key: Key, tree: PyTree) -> PyTree:
     leaves, treedef = jax.tree.flatten(tree)
     total, dtype = size(tree), jnp.result_type(*leaves)
     threefry = str(jax.random.key_impl(key)).startswith("threefry")
-    many = total >= MANY_NORMALS and dtype == jnp.float32 and threefry
+    many = total >= many_normals and dtype == jnp.float32 and threefry
     flat = None if many else normal(key, total, dtype)
     out, start = [], 0
     for leaf in leaves:

@@ -11,7 +11,7 @@ import io
 import tempfile
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -200,10 +200,10 @@ MODELS = (
 )
 
 
-def show_models(seed: int = 0) -> None:
+def show_models(seed: int = 0, models: Sequence[Shown] | None = None) -> None:
     """Fit three models; print the line that each takes, what it found, and what to type next."""
     print("\nModels have one line each:")
-    for model in MODELS:
+    for model in MODELS if models is None else models:
         print(f"\n  {model.line}", flush=True)
         begin = time.perf_counter()
         try:

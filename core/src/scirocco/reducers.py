@@ -444,7 +444,7 @@ class Reducing:
 
     def average(self, constrain: Callable[[Params], Params] | None) -> Callable[..., PyTree] | None:
         """What a sampler averages along its path for these reducers; None: nothing."""
-        found = {name: each for name, each in self.reducers.items() if getattr(each, "needs_path", False)}
+        found = {name: each for name, each in self.reducers.items() if _uses_path(each)}
         return _Averaging(tuple(found.items()), constrain) if found else None
 
     def update(self, states: PyTree, chunk: Any, count: int, vectorized: bool = False) -> PyTree:
@@ -472,6 +472,10 @@ def _mapped(function: Callable[..., PyTree], axis: int) -> Callable[..., PyTree]
     return jax.vmap(over_draws) if axis else over_draws
 
 
+def _uses_path(reducer: Any) -> bool:
+    return getattr(reducer, "needs_path", False)
+
+
 def _uses_gradients(reducer: Any) -> bool:
     return getattr(reducer, "needs_gradients", False)
 
@@ -483,7 +487,7 @@ def _update(
         params, (gradient, path) = jax.tree.map(lambda leaf: leaf[number], (draws, more))
 
         def inputs(name: str, reducer: Any) -> tuple[PyTree, ...]:
-            if getattr(reducer, "needs_path", False):
+            if _uses_path(reducer):
                 return params, path[name]
             return (params, gradient) if _uses_gradients(reducer) else (params,)
 

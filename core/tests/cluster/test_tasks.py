@@ -16,6 +16,7 @@ import pytest
 
 import sharding
 from scirocco import cluster
+from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidTypeError, InvalidValueError, WorkerError
 
 pytestmark = pytest.mark.process
@@ -73,7 +74,7 @@ def _nothing_runs(client):
 def _num_running():
     from scirocco.cluster import tasks
 
-    return sum(tasks._running.values())
+    return sum(tasks.RUNNING_JOBS.values())
 
 
 _num_running.__module__ = "__main__"  # pickled by value: workers cannot import test files
@@ -117,10 +118,9 @@ def _until(reached):
         time.sleep(0.05)
 
 
-def test_jobs_that_wait_for_others_say_so(client, monkeypatch, tmp_path):
+def test_jobs_that_wait_for_others_say_so(client, changed, tmp_path):
     """The others end when it has been said."""
-    monkeypatch.setattr("scirocco.cluster.tasks._LOOK_SECONDS", 0.1)
-    monkeypatch.setattr("scirocco.cluster.tasks._SILENT_SECONDS", 0.2)
+    changed(WAITS, look=0.1, silence=0.2)
     others = client.map(sharding.wait_for, [str(tmp_path / "said")] * 2, pure=False)
     with pytest.warns(UserWarning, match="busy with other work; the jobs wait") as said:
 
@@ -174,8 +174,8 @@ def test_a_job_that_kills_every_worker_is_named(client):
     ("address", "message"),
     [("localhost", "must be the address of a scheduler"), ("tcp://127.0.0.1:1", "no scheduler answers")],
 )
-def test_bad_addresses(address, message, monkeypatch):
-    monkeypatch.setattr("scirocco.cluster.client._CONNECT_SECONDS", 1)
+def test_bad_addresses(address, message, changed):
+    changed(WAITS, answer=1)
     with pytest.raises(InvalidValueError, match=message):
         cluster.as_client(address, "a test")
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from scirocco.combine.gaussian import consensus
-from scirocco.combine.kdemc import kdemc
+from scirocco.combine.kdemc import WALKING, kdemc
 from scirocco.combine.weierstrass import weierstrass
 from scirocco.errors import SciroccoWarning
 
@@ -94,11 +94,10 @@ def test_semiparametric_estimates_add_no_variance_to_normal_subposteriors(seed):
     assert found[False] * 3 > 1.1
 
 
-@pytest.mark.parametrize("changes", [{"_SINGLE": 0.0}, {"_STRETCH": 2}, {"_BLOCK": 400}, {"_FAR": 10.0}])
-def test_the_same_law_by_other_ways_of_computing(changes, seed, monkeypatch):
+@pytest.mark.parametrize("changes", [{"single": 0.0}, {"stretch": 2}, {"block": 400}, {"far": 10.0}])
+def test_the_same_law_by_other_ways_of_computing(changes, seed, changed):
     """Double precision; sums over stretches of two; a few chains at a time; all weights shifted."""
-    for name, value in changes.items():
-        monkeypatch.setattr(module, name, value)
+    changed(WALKING, **changes)
     assert_frequencies(walk("gibbs", seed).indices, exact_weights(POINTS, H)[0])
 
 

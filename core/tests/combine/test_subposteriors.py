@@ -24,6 +24,7 @@ from scirocco.combine.divide import subposteriors
 from scirocco.combine.shards import deal, fractionate
 from scirocco.data.sources import MappedSource
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
+from scirocco.run.sizes import RUNNING
 from scirocco.store import open_stored
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -269,9 +270,8 @@ def test_a_shard_that_diverges_is_named_and_the_draws_before_it_are_there(client
     assert run is None or np.all(np.isfinite(np.asarray(run.draws["mean"])))
 
 
-def test_ctrl_c_keeps_what_there_is_and_begins_no_other_shard(tmp_path, plain, monkeypatch):
-    for name, value in sharding.OFTEN.items():
-        monkeypatch.setattr(name, value)
+def test_ctrl_c_keeps_what_there_is_and_begins_no_other_shard(tmp_path, plain, changed):
+    changed(RUNNING, **sharding.OFTEN)
     store = tmp_path / "store"
 
     def interrupt():

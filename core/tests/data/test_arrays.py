@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from scirocco.data import ArraySource, as_source, standardise, tables
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidValueError
 
 RNG = np.random.default_rng(0)
@@ -184,9 +185,9 @@ def test_bytes_are_standardised_without_wrapping_around():
     np.testing.assert_allclose(scaled[:, 0], np.array([0.0, 1.0, -1.0]) * np.sqrt(1.5), rtol=1e-5)
 
 
-def test_large_arrays_that_may_not_be_written_can_be_used(monkeypatch):
+def test_large_arrays_that_may_not_be_written_can_be_used(changed):
     """NumPy views of JAX arrays are such, and aligned as well."""
-    monkeypatch.setattr(tables, "_WORTH_SHARING", 1)
+    changed(READING, shared_bytes=1)
     array = np.asarray(jnp.arange(64.0))
     assert not array.flags.writeable
     np.testing.assert_array_equal(tables.to_device(array), array)

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from scirocco.data.formats import conversion, readers, text
+from scirocco.data.formats import conversion
 from scirocco.data.formats.conversion import convert
 from scirocco.data.native.corpus import CorpusSource
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SciroccoWarning
 
 pytestmark = pytest.mark.unit
@@ -99,10 +100,9 @@ FORMATS = {
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
+def small_chunks(changed):
     """Many chunks also for small files."""
-    monkeypatch.setattr(readers, "CHUNK_BYTES", 2000)
-    monkeypatch.setattr(text, "_BLOCK_VALUES", 400)
+    changed(READING, chunk_bytes=2000, text_values=400)
 
 
 # --------------------------------------------------------------------------------------------- round trips

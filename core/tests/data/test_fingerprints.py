@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import scirocco as sc
-from scirocco.data import as_source, fingerprints
+from scirocco.data import as_source
 from scirocco.data.native import header
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidValueError, SciroccoError
 
 pytestmark = pytest.mark.unit
@@ -34,10 +35,10 @@ def test_every_row_counts():
         assert as_source(x).fingerprint() == known == as_source(np.asfortranarray(x)).fingerprint()
 
 
-def test_threads_make_no_difference(monkeypatch):
+def test_threads_make_no_difference(changed):
     source = large()
     many = as_source(source).fingerprint()
-    monkeypatch.setattr(fingerprints, "_MANY", 10**9)
+    changed(READING, threaded_blocks=10**9)
     assert as_source(source).fingerprint() == many
 
 
@@ -90,7 +91,7 @@ def test_files_are_read_again_only_if_they_look_changed(folder, monkeypatch, tmp
         assert sc.data.open(tmp_path / "copy").fingerprint() == known
     assert len(read) == 1
     (tmp_path / "copy" / header.STAMP_NAME).unlink()
-    header._VERIFIED.clear()
+    header.VERIFIED.clear()
     sc.data.open(tmp_path / "copy").fingerprint()
     assert len(read) == 2
 

@@ -9,9 +9,9 @@ import pytest
 
 import scirocco as sc
 from fuzzing import examples, given, refused_or_done, st
-from scirocco.data.formats import text
 from scirocco.data.formats.conversion import open_table, read_columns
 from scirocco.data.formats.text_table import GAPS
+from scirocco.data.sizes import READING
 from scirocco.data.values import missing
 from scirocco.models.inputs.formulas import as_frame
 
@@ -84,8 +84,7 @@ def test_text_files(tmp_path_factory, data):
     content = file.getvalue().encode(encoding)
     path = tmp_path_factory.getbasetemp() / f"table{ending}"
     path.write_bytes(gzip.compress(content) if ending.endswith("gz") else content)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_BLOCK_VALUES", data.draw(st.sampled_from([1, 7, 1 << 18]), label="block"))
+    with READING.changed(text_values=data.draw(st.sampled_from([1, 7, 1 << 18]), label="block")):
         found = read_columns(open_table(path, list(made)), list(made))
     for name, (kind, values) in made.items():
         column = found[name]

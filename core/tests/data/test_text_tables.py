@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.data.formats import text
+from scirocco.cli import app  # noqa: F401  -- the commands import it, and it imports them
 from scirocco.data.formats.conversion import open_table, read_columns
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidValueError, SciroccoWarning
 from scirocco.models.inputs.files import read_table
 from scirocco_latent.commands.cluster import Wanted
@@ -67,8 +68,8 @@ def test_a_line_that_is_not_clear_is_named_by_every_reader(written, content, wor
             reader()
 
 
-def test_a_line_that_never_ends_is_not_read_to_its_end(written, monkeypatch):
-    monkeypatch.setattr(text, "_MOST_CHARACTERS", 1000)
+def test_a_line_that_never_ends_is_not_read_to_its_end(written, changed):
+    changed(READING, line_characters=1000)
     path = written("a,b\n1," + "x" * 5000 + "\n")
     for reader in every_reader(path):
         with pytest.raises(InvalidValueError, match=r"line 2 of .* has more than 1,000 characters"):
@@ -140,8 +141,8 @@ LAST = {
 
 @pytest.mark.parametrize("case", LAST)
 @pytest.mark.parametrize("size", [1, 4, 1000])
-def test_the_last_row_decides_about_the_type_of_all(written, monkeypatch, case, size):
-    monkeypatch.setattr(text, "_BLOCK_VALUES", size)
+def test_the_last_row_decides_about_the_type_of_all(written, changed, case, size):
+    changed(READING, text_values=size)
     last, wanted, dtype = LAST[case]
     path = written("id\n" + "".join(f"{k}\n" for k in range(1, 10)) + last + "\n")
     column = read_columns(open_table(path), ["id"])["id"]

@@ -238,7 +238,7 @@ def test_recipes_make_what_the_loaders_read(name):
 
 
 def test_load_names_and_the_licence_once(capsys):
-    sc.datasets._told.discard("msweb")
+    sc.datasets.TOLD.discard("msweb")
     for _ in range(2):
         sc.datasets.load("msweb", data_folder("msweb"))
     assert capsys.readouterr().err.count("donated to UCI") == 1

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from scirocco.diagnostics import columns as module
-from scirocco.diagnostics.columns import Columns, label, spread_evenly
+from scirocco.diagnostics.columns import COLUMNS, Columns, label, spread_evenly
 
 pytestmark = pytest.mark.unit
 
@@ -36,8 +35,8 @@ def test_all_columns(named):
 
 
 @pytest.mark.parametrize("block", [1, 7, 50, 10_000])
-def test_some_columns_and_draws(named, block, monkeypatch):
-    monkeypatch.setattr(module, "_READ", block)
+def test_some_columns_and_draws(named, block, changed):
+    changed(COLUMNS, read=block)
     whole = np.arange(140).reshape(2, 10, 7)
     some = Columns(named).select(np.array([0, 2, 6]))
     assert some.names == ["a", "b[0, 1]", "c[1]"] and some.total == 7
@@ -48,16 +47,16 @@ def test_some_columns_and_draws(named, block, monkeypatch):
     np.testing.assert_array_equal(some.last(99).values, some.values)
 
 
-def test_nothing_is_read_before_it_is_needed_and_then_in_blocks(monkeypatch):
-    monkeypatch.setattr(module, "_READ", 60)
+def test_nothing_is_read_before_it_is_needed_and_then_in_blocks(changed):
+    changed(COLUMNS, read=60)
     leaf = Counting(np.zeros((2, 100, 3)))
     found = Columns({"x": leaf}).spread(2)
     assert found.names == ["x[0]", "x[2]"] and found.num_draws == 100 and leaf.largest == 0
     assert found.values.shape == (2, 100, 2) and leaf.largest == 60
 
 
-def test_parts_are_all(named, monkeypatch):
-    monkeypatch.setattr(module, "_HELD", 45)
+def test_parts_are_all(named, changed):
+    changed(COLUMNS, held=45)
     parts = list(Columns(named).parts())
     assert [len(part.names) for part in parts] == [2, 2, 2, 1]
     joined = np.concatenate([part.values for part in parts], axis=2)

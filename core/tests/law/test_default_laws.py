@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import jax.numpy as jnp
@@ -10,7 +9,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.run.choose import limits, methods
+from scirocco.run.choose import methods
+from scirocco.run.choose.limits import LIMITS
 
 pytestmark = pytest.mark.law
 
@@ -111,10 +111,10 @@ def test_rare_rows_that_cause_most_of_the_noise():
 
 
 @pytest.mark.rotates(3, "defaults")
-def test_many_parameters_with_strong_directions(monkeypatch):
+def test_many_parameters_with_strong_directions(changed):
     """Parameters that are too many for a matrix, whose precision is diagonal and five directions 10⁴ times as stiff."""
     few = {"trajectory_parameters": 400, "dense_parameters": 400}
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, **few))
+    changed(LIMITS, **few)
     rng = np.random.default_rng([SEED, 4])
     size = 500
     own, stiff = np.exp(rng.normal(size=size)), 3 * rng.normal(size=(size, 5))
@@ -139,10 +139,10 @@ def test_many_parameters_with_strong_directions(monkeypatch):
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("all_rows", [False, True])
-def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
+def test_few_rows_of_many_numbers(all_rows, changed, tmp_path):
     """Batches of nearly all rows are noisy, too; where all rows are less work they are used, and a run is resumed."""
     if all_rows:
-        monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, largest_batch=8))
+        changed(LIMITS, largest_batch=8)
     rng = np.random.default_rng([SEED, 6])
     num_rows, size = 2_500, 100
     x = rng.normal(size=(num_rows, size)) + 0.7 * rng.normal(size=(num_rows, 1))
@@ -161,9 +161,9 @@ def test_few_rows_of_many_numbers(all_rows, monkeypatch, tmp_path):
 
 
 @pytest.mark.rotates(3, "defaults")
-def test_many_parameters_far_from_gaussian(monkeypatch):
+def test_many_parameters_far_from_gaussian(changed):
     """The signs of sixty parameters are not known: no mode stands for all of it, and the run says so."""
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, trajectory_parameters=50))
+    changed(LIMITS, trajectory_parameters=50)
     rng = np.random.default_rng([SEED, 7])
     rows = rng.normal(0.03, 1.0, size=(200, 60)).astype(np.float32)
     model = sc.Model(lambda p, x: -0.5 * jnp.sum((x - p**2) ** 2), lambda p: -0.5 * jnp.sum(p**2))

@@ -13,7 +13,7 @@ import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.model.families import FAMILIES, LinearLikelihood
-from scirocco.run import session
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.law
 
@@ -141,8 +141,8 @@ def test_a_bound_that_is_too_small_is_an_error():
         draw(small, make_rows(), sc.ZigZag(), None, num_samples=1_000)
 
 
-def test_zig_zag_is_resumed(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "_SECOND_CHUNK", 20)
+def test_zig_zag_is_resumed(tmp_path, changed):
+    changed(RUNNING, second_chunk=20)
 
     def stop(report):
         if report.step >= 12:

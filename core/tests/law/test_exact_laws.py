@@ -15,8 +15,9 @@ import helpers
 import scirocco as sc
 from law import laws
 from scirocco.errors import InvalidValueError, SciroccoWarning
-from scirocco.run import request, session, setup
+from scirocco.run import request, setup
 from scirocco.run.choose import set_up
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.law
 
@@ -73,8 +74,8 @@ def test_gradients_of_nuts_are_those_at_its_draws():
 
 
 @pytest.mark.rotates(3, "resumed runs")
-def test_nuts_is_resumed(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "_SECOND_CHUNK", 20)
+def test_nuts_is_resumed(tmp_path, changed):
+    changed(RUNNING, second_chunk=20)
 
     def stop(report):
         if report.step >= 12:
@@ -175,7 +176,7 @@ def test_one_mode_is_not_called_two():
     )
     problem = setup.compose(model, {"x": x, "y": y}, sc.SGLD(1.0), sc.Full(), 0)
     mode = jnp.zeros(2)
-    position, found = set_up._several_modes(model, problem.table, mode, mode, jax.random.key(0))
+    position, found = set_up.several_modes(model, problem.table, mode, mode, jax.random.key(0))
     assert found == {} and position is mode
 
 

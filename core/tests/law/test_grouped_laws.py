@@ -91,7 +91,7 @@ def test_the_variance_between_chains_is_estimated_without_bias(seed):
     x = np.repeat(x, 2, axis=1)  # both halves of a chain have the same mean: so has the estimate of a group
     halves = x.reshape(tries, groups * size * 2, length)
     within = 4 / 3
-    between = (diagnostics.measures._split_rhat(halves, size) ** 2 - (length - 1) / length) * within
+    between = (diagnostics.measures.split_rhat(halves, size) ** 2 - (length - 1) / length) * within
     # two half-groups have the same means: their sample variance is that of two groups, times 2/3
     expected = 2 / 3 * (1 + 0.25 / size) + 0.25 * (1 - 1 / size)
     assert abs(z_score(between, expected)) < 5

@@ -54,9 +54,9 @@ def small_layout(family):
 
 def from_the_prior(layout, data, rng, copies=COPIES):
     """Global parameters, effects and responses of many copies."""
-    theta = {"coef": density.SCALE * rng.normal(size=(copies, 2))}
+    theta = {"coef": density.PRIOR.scale * rng.normal(size=(copies, 2))}
     for f in FACTORS:
-        theta[f"sd_{f.number}"] = np.abs(density.SCALE * rng.normal(size=(copies, f.size)))
+        theta[f"sd_{f.number}"] = np.abs(density.PRIOR.scale * rng.normal(size=(copies, f.size)))
     correlation = rng.uniform(-1, 1, copies)
     root = np.zeros((copies, 2, 2))
     root[:, 0, 0], root[:, 1, 0], root[:, 1, 1] = 1, correlation, np.sqrt(1 - correlation**2)
@@ -197,9 +197,9 @@ def test_factors_drawn_together_keep_the_joint_distribution(seed):
 
 
 @pytest.mark.law
-def test_deviations_drawn_with_effects_keep_the_joint_distribution(seed, monkeypatch):
+def test_deviations_drawn_with_effects_keep_the_joint_distribution(seed, changed):
     """The same for this move alone, of two factors in turn, with binary responses and small deviations."""
-    monkeypatch.setattr(density, "SCALE", 0.7)
+    changed(density.PRIOR, scale=0.7)
     layout, data, _ = small_layout("bernoulli")
     theta, effects, y = from_the_prior(layout, data, np.random.default_rng(seed))
 

@@ -11,7 +11,8 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.models import GLMM
-from scirocco.models.glmm import estimator, problem
+from scirocco.models.glmm import problem
+from scirocco.models.glmm.problem import MIXED
 from scirocco.models.inputs.formulas import Design, parse
 
 pytestmark = [
@@ -107,8 +108,7 @@ def fitted():
     """One factor integrated out, the levels of the other global parameters, as of tables with many rows."""
     frame, effects = table(num_shops=20)
     model = GLMM(FORMULA, num_samples=150, num_chains=2, num_prediction_draws=100)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problem, "MOST_ROWS", 0)
+    with MIXED.changed(most_rows=0):
         return model.fit(frame, progress=False), frame, effects
 
 
@@ -155,15 +155,15 @@ def test_a_saved_model_predicts_the_same(fitted, tmp_path):
 
 
 @pytest.mark.rotates(3, "resumed runs")
-def test_a_stored_fit_is_opened_and_resumed(tmp_path, monkeypatch):
+def test_a_stored_fit_is_opened_and_resumed(tmp_path, changed):
     """With the effects of all levels, unless they are too many."""
-    monkeypatch.setattr(estimator, "MOST_SAVED", 12 * 20 - 1)
+    changed(MIXED, most_saved=12 * 20 - 1)
     frame, _ = table(num_shops=12, rows_each=5)
     model = GLMM("y ~ x + (1 | shop)", num_samples=30, num_chains=1, num_prediction_draws=20)
     first = model.fit(frame, store=tmp_path / "run", progress=False).random_effects()
     with pytest.raises(InvalidValueError, match="were not saved with this model"):
         GLMM.load(tmp_path / "run").random_effects()
-    monkeypatch.setattr(estimator, "MOST_SAVED", 12 * 20)
+    changed(MIXED, most_saved=12 * 20)
     again = GLMM(**model.get_params()).fit(frame, store=tmp_path / "run", resume=True, progress=False)
     pd.testing.assert_frame_equal(again.random_effects(), first)
     pd.testing.assert_frame_equal(GLMM.load(tmp_path / "run").random_effects(), first)
@@ -205,11 +205,10 @@ def test_missing_rows_are_dropped_on_request():
 
 @pytest.mark.unit
 @pytest.mark.parametrize("many_rows", [False, True])
-def test_which_models_are_drawn_in_blocks(monkeypatch, many_rows):
+def test_which_models_are_drawn_in_blocks(changed, many_rows):
     """Several factors, unless there are many rows and few levels of all factors but one; many effects of a level."""
     if many_rows:
-        monkeypatch.setattr(problem, "MOST_ROWS", 0)
-        monkeypatch.setattr(problem, "CLEARLY", 0.0)
+        changed(MIXED, most_rows=0, clearly=0.0)
     frame, _ = table()
     frame["many"] = np.arange(len(frame)) % 150
     for formula, expected in (
@@ -246,8 +245,7 @@ def test_few_levels_are_parameters_only_if_they_differ(family):
         found = problem.compose(formula, family, frame, None, "error", parse(formula))
         assert found.by_blocks == expected, formula
         assert isinstance(found.model, sc.Model) and "effects_0" in found.start
-        with pytest.MonkeyPatch.context() as patch:  # the same from some of the rows
-            patch.setattr(problem, "MOST_NUMBERS", 15_000)
+        with MIXED.changed(most_numbers=15_000):  # the same from some of the rows
             assert problem.compose(formula, family, frame, None, "error", parse(formula)).by_blocks == expected
 
 

@@ -14,20 +14,21 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco import _programs, _tree
-from scirocco._random import _as_normal, threefry
+from scirocco._random import as_normal, threefry
 from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
 from scirocco.estimators.base import full_products, products_of
-from scirocco.run import accelerator_loop, chains, keeping, loop, session
+from scirocco.run import chains, keeping, loop, session
+from scirocco.run.sizes import RUNNING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 @pytest.fixture
-def as_on_accelerators(monkeypatch):
+def as_on_accelerators(monkeypatch, changed):
     """Small groups, so that short runs have several of them."""
-    monkeypatch.setattr(loop, "AHEAD_STEPS", 12)
+    changed(RUNNING, ahead_steps=12)
     return lambda: monkeypatch.setattr(loop, "in_lockstep", lambda: True)
 
 
@@ -64,11 +65,11 @@ GROUPINGS += [("several draws in a group", "long steps")]
 
 @pytest.mark.rotates(5)
 @pytest.mark.parametrize(("case", "inline"), GROUPINGS)
-def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, monkeypatch):
+def test_the_same_chain_for_any_grouping(case, inline, as_on_accelerators, changed):
     if inline:  # as if the noise of several steps had no room
-        monkeypatch.setattr(loop, "AHEAD_WORDS_ACCELERATOR", 8)
+        changed(RUNNING, ahead_words_accelerator=8)
     if inline == "long steps":
-        monkeypatch.setattr(accelerator_loop, "_LONG_STEP", 1)
+        changed(RUNNING, long_step=1)
     expected = run(helpers.MODEL, **CASES[case])
     as_on_accelerators()
     model, _ = helpers.counted_model()  # its own, so that nothing compiled is found again
@@ -128,16 +129,14 @@ def test_windows_by_columns_are_the_same_windows(seed):
 def test_normals_of_large_networks(seed, monkeypatch):
     """On a CPU and an accelerator the same; no call of the generator serves two pairs, also in arrays of odd size."""
     tree = [jnp.zeros(shape) for shape in ((2, 3), (5,), (), (3, 5))]
-    monkeypatch.setattr(_tree, "MANY_NORMALS", 1)
-    monkeypatch.setattr(_tree, "normal", None)
-    expected = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    expected = jax.jit(lambda key: _tree.normal_like(key, tree, 1))(jax.random.key(seed))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    found = jax.jit(lambda key: _tree.normal_like(key, tree))(jax.random.key(seed))
+    found = jax.jit(lambda key: _tree.normal_like(key, tree, 1))(jax.random.key(seed))
     for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(a, b)
     numbers = np.concatenate([np.ravel(leaf) for leaf in expected])
     words = threefry(np.array([0, seed], np.uint32), np.arange(15, dtype=np.uint32), 0, np)
-    pairs = np.asarray(jax.jit(_as_normal)(np.stack(words, axis=-1)))
+    pairs = np.asarray(jax.jit(as_normal)(np.stack(words, axis=-1)))
     kept = [pairs[:3].ravel(), pairs[3:6].ravel()[:5], pairs[6].ravel()[:1], pairs[7:].ravel()[:15]]
     np.testing.assert_allclose(numbers, np.concatenate(kept), rtol=1e-6)
     assert len(np.unique(numbers)) == 27
@@ -193,10 +192,10 @@ LINEAR = sc.Model(lambda beta, row: -0.5 * (row["y"] - row["x"] @ beta) ** 2, la
 
 
 @pytest.fixture
-def sent(monkeypatch, as_on_accelerators):
+def sent(monkeypatch, changed, as_on_accelerators):
     """Buffers for 12 draws; returns the list of the steps that were begun."""
     as_on_accelerators()
-    monkeypatch.setattr(keeping, "_MAX_CAPACITY", 12)
+    changed(RUNNING, buffer_draws=12)
     real, steps = chains.VectorizedChains._sent, []
 
     def spy(self, states, wanted, made):
@@ -271,10 +270,9 @@ def test_an_error_in_the_thread_reaches_the_caller(sent, monkeypatch):
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, monkeypatch):
+def test_an_interrupted_run_can_be_resumed(times, sent, tmp_path, changed):
     """The first Ctrl-C ends the chunk and commits; the second ends at once, and what was committed stays."""
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, commit_seconds=0.0, commit_share=1e9)
     whole = run(helpers.MODEL, thin=3, num_samples=200)
 
     def interrupt(report):
@@ -311,11 +309,11 @@ def test_the_callers_settings_of_jax_apply(sent):
 
 @pytest.mark.unit
 def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set():
-    options = _programs._AS_GRAPH
-    assert _programs._accepted(tuple(options.items()), "") == options
-    assert _programs._accepted((*options.items(), ("xla_gpu_no_such_option", True)), "") == {}
+    options = _programs.AS_GRAPH
+    assert _programs.accepted(tuple(options.items()), "") == options
+    assert _programs.accepted((*options.items(), ("xla_gpu_no_such_option", True)), "") == {}
     flags = "--xla_gpu_command_buffer_scheduling_mode=LHS"
-    assert list(_programs._accepted(tuple(options.items()), flags)) == ["xla_gpu_enable_command_buffer"]
+    assert list(_programs.accepted(tuple(options.items()), flags)) == ["xla_gpu_enable_command_buffer"]
 
 
 # -- programs kept on disk ------------------------------------------------------------------------------------
@@ -337,16 +335,15 @@ def test_a_call_waits_for_what_is_compiled_ahead():
 
 
 @pytest.mark.unit
-def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(_programs, "_LARGEST", 250)
+def test_the_oldest_programs_are_deleted(tmp_path):
     for age in range(4):
         file = tmp_path / f"program-{age}"
         file.write_bytes(bytes(100))
         _programs.os.utime(file, (1e9 - age, 1e9 - age))
-    _programs._trim(tmp_path)
+    _programs.trim(tmp_path, 250)
     assert sorted(file.name for file in tmp_path.iterdir()) == [".trimmed", "program-0", "program-1"]
     (tmp_path / "large").write_bytes(bytes(1000))
-    _programs._trim(tmp_path)  # once a day
+    _programs.trim(tmp_path, 250)  # once a day
     assert (tmp_path / "large").exists()
 
 

@@ -51,12 +51,12 @@ def test_every_block_that_reads_data_gets_rows_of_its_own():
     single = sc.Minibatch(SIZE).batching(N)
     rows = jnp.arange(2.0 * SIZE)
     whole = Batch(rows, rows.astype(int), None, N / (2 * SIZE), batching.correction, N)
-    parts = [schemes._share(whole, place, 2, single) for place in range(2)]
+    parts = [schemes.share_of(whole, place, 2, single) for place in range(2)]
     assert sorted(np.concatenate([p.rows for p in parts]).tolist()) == rows.tolist()
     assert {p.scale for p in parts} == {N / SIZE}
     assert {p.correction for p in parts} == {1 - SIZE / N}
     weighted = whole._replace(weights=jnp.ones(2 * SIZE))
-    assert np.all(np.asarray(schemes._share(weighted, 1, 2, single).weights) == 2.0)
+    assert np.all(np.asarray(schemes.share_of(weighted, 1, 2, single).weights) == 2.0)
 
 
 @pytest.mark.rotates(2, "the same chain")
@@ -164,7 +164,7 @@ def test_half_of_the_rows_for_each_of_two_blocks():
     single = sc.Minibatch(N // 2).batching(N)
     rows = jnp.arange(float(N))
     whole = Batch(rows, rows.astype(int), None, 1.0, 0.0, N)
-    first, second = (schemes._share(whole, place, 2, single) for place in range(2))
+    first, second = (schemes.share_of(whole, place, 2, single) for place in range(2))
     assert len(first.rows) == len(second.rows) == N // 2 and not set(first.rows.tolist()) & set(second.rows.tolist())
     assert first.scale == 2.0
 

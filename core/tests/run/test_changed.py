@@ -11,6 +11,7 @@ import scirocco as sc
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidValueError
 from scirocco.run import encoding, records
+from scirocco.run.sizes import RUNNING
 from scirocco.store import open_stored
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -117,10 +118,9 @@ def test_another_kind_of_device_is_stated(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.asarray(rest.draws), whole.draws, rtol=1e-4, atol=1e-5)
 
 
-def test_many_parameters_are_recognised_without_their_values(tmp_path, monkeypatch, seed):
+def test_many_parameters_are_recognised_without_their_values(tmp_path, changed, seed):
     """A record has two numbers per leaf in place of a position as large as a draw."""
-    monkeypatch.setattr(encoding, "_MANY_PARAMETERS", 3)
-    monkeypatch.setattr(encoding, "_MAX_ARRAY_BYTES", 8)
+    changed(RUNNING, recorded_parameters=3, recorded_bytes=8)
     model = sc.Model(lambda mu, x: -0.5 * (x - mu[0] * mu[3]) ** 2, lambda mu: -0.5 * mu @ mu)
     start = jnp.asarray(np.random.default_rng(seed).normal(3.0, 0.5, 4), jnp.float32)
     given = {"sampler": sc.SGLD(1e-5), "estimator": sc.Minibatch(50), "progress": False}

@@ -43,10 +43,10 @@ def test_groups_that_cannot_be_formed_are_refused():
 @pytest.mark.unit
 @pytest.mark.parametrize(("num_chains", "size"), [(16, 2), (64, 8), (512, 64), (520, 52), (4_096, 64), (50, 5)])
 def test_the_size_of_groups_leaves_eight_of_them(num_chains, size):
-    from scirocco.run.sampling import _group_size
+    from scirocco.run.sampling import group_size_of
 
-    assert _group_size("grouped", num_chains) == size
-    assert _group_size("own", num_chains) == 1
+    assert group_size_of("grouped", num_chains) == size
+    assert group_size_of("own", num_chains) == 1
 
 
 def test_a_stored_run_is_resumed_with_its_groups(tmp_path):

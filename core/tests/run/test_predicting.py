@@ -12,6 +12,7 @@ import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import predicting
 from scirocco.run.result import Origin, Run
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.unit
 
@@ -75,11 +76,11 @@ def test_an_accelerator_sorts_in_its_program(seed, monkeypatch):
     np.testing.assert_allclose(there.high, here.high, rtol=1e-6)
 
 
-def test_chunks_do_not_matter(seed, monkeypatch):
+def test_chunks_do_not_matter(seed, changed):
     rows = np.linspace(0, 1, 100).astype(np.float32)
     run = run_of(shuffled_grid(seed))
     whole = run.predict(noisy, rows, seed=seed, num_draws=60)
-    monkeypatch.setattr(predicting, "_NUMBERS", 60 * 16)
+    changed(RUNNING, predicted_numbers=60 * 16)
     assert predicting.prepared(noisy, shuffled_grid(seed)[0, :60], sc.data.as_source(rows)).size == 16
     parts = run.predict(noisy, rows, seed=seed, num_draws=60)
     for name in ("mean", "sd", "low", "high"):
@@ -94,7 +95,7 @@ def test_wide_functions_have_small_chunks():
         return jnp.tanh(weights * row.sum()).sum()
 
     wide = predicting.prepared(network, hidden[0], source).size
-    assert wide == predicting._NUMBERS // (50 * 300)
+    assert wide == RUNNING.predicted_numbers // (50 * 300)
 
 
 def test_to_a_folder_and_back(tmp_path, seed):
@@ -182,13 +183,13 @@ def with_origin(draws, rows, model=None):
     return run_of(draws, origin=origin)
 
 
-def test_log_likelihoods_row_by_row(seed, tmp_path, monkeypatch):
+def test_log_likelihoods_row_by_row(seed, tmp_path, changed):
     rng = np.random.default_rng(seed)
     rows, draws = {"y": rng.normal(size=40).astype(np.float32)}, rng.normal(size=(2, 10)).astype(np.float32)
     expected = -0.5 * (rows["y"][:, None] - draws.reshape(-1)) ** 2
     run = with_origin(draws, rows)
     np.testing.assert_allclose(run.log_likelihood(), expected, rtol=1e-5, atol=1e-6)
-    monkeypatch.setattr(predicting, "_NUMBERS", 16 * 20)  # three chunks
+    changed(RUNNING, predicted_numbers=16 * 20)  # three chunks
     written = run.log_likelihood(to=tmp_path / "out")
     np.testing.assert_allclose(written, expected, rtol=1e-5, atol=1e-6)
     loaded = run_of(draws)

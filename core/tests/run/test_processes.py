@@ -43,19 +43,18 @@ def test_memory_of_the_compiler_is_returned(monkeypatch):
 
 
 @pytest.mark.rotates(2, "processes")
-@pytest.mark.skipif(not base._LIMIT.exists(), reason="this system does not limit memory maps")
-def test_compiled_programs_do_not_pile_up(monkeypatch):
+@pytest.mark.skipif(not base.MAPS_LIMIT.exists(), reason="this system does not limit memory maps")
+def test_compiled_programs_do_not_pile_up(changed):
     """As with 2,000 models, but with a limit that few of them reach."""
 
     def count():
-        return base._MAPS.read_bytes().count(b"\n")
+        return base.MAPS.read_bytes().count(b"\n")
 
     sampled(0)
-    start, limit = count(), int(base._LIMIT.read_text())
+    start, limit = count(), int(base.MAPS_LIMIT.read_text())
     each = count() - start if sampled(1) else 0
     assert each > 10
-    monkeypatch.setattr(base, "_LOOK_EVERY", 1)
-    monkeypatch.setattr(base, "_SHARE_OF_MAPS", (count() + 3 * each) / limit)
+    changed(base.ROOM, look_every=1, share=(count() + 3 * each) / limit)
     used = []
     for number in range(2, 10):
         sampled(number)

@@ -69,7 +69,7 @@ def test_nothing_is_shown_that_was_not_asked_for(screen):
 @pytest.mark.parametrize("with_rich", [True, False])
 def test_without_a_terminal_what_was_chosen_is_said_once(with_rich, monkeypatch, capsys):
     """In the log of a batch job: no bar, and a loop over data sets does not repeat itself."""
-    progress._print_once.cache_clear()
+    progress.print_once.cache_clear()
     if not with_rich:
         monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: None)
     for enabled, line in ((False, "hidden"), (True, "BAOAB"), (True, "BAOAB"), (True, ""), (True, "NUTS")):

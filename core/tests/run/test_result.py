@@ -20,7 +20,7 @@ import helpers
 import scirocco as sc
 from scirocco.diagnostics.frames import supported
 from scirocco.errors import InvalidValueError
-from scirocco.run.certificate import Certificate, _line
+from scirocco.run.certificate import Certificate, stein_line
 from scirocco.run.loop import step_key
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -39,7 +39,7 @@ def test_scores_far_from_a_line_are_no_evidence(seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(512, 9))
     g = 20 * rng.normal(size=(512, 9)) - z
-    for value, error in _line(z, g, np.eye(9), {}):
+    for value, error in stein_line(z, g, np.eye(9), {}):
         assert np.all(np.abs(value) < 5 * error)
 
 

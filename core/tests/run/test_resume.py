@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
@@ -26,10 +25,10 @@ from scirocco.errors import (
     SciroccoWarning,
     StoreError,
 )
-from scirocco.run import keeping, session
-from scirocco.run.choose import limits
+from scirocco.run.choose.limits import LIMITS
 from scirocco.run.choose.metric import DENSE_LIMIT
 from scirocco.run.encoding import decode, encode
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers import Sampler
 from scirocco.store import Store
 
@@ -43,13 +42,9 @@ REDUCERS = {
 
 
 @pytest.fixture(autouse=True)
-def _often(monkeypatch):
+def _often(changed):
     """Chunks of a few steps, and a commit after each."""
-    monkeypatch.setattr(session, "_FIRST_CHUNK", 5)
-    monkeypatch.setattr(session, "_SECOND_CHUNK", 4)
-    monkeypatch.setattr(session, "_CHUNK_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, first_chunk=5, second_chunk=4, chunk_seconds=0.0, commit_seconds=0.0, commit_share=1e9)
 
 
 def draw(sampler=helpers.SAMPLERS["SGLD"], estimator=sc.Minibatch(16), **options):  # noqa: B008
@@ -115,9 +110,9 @@ def test_a_resumed_run_equals_one_that_was_never_interrupted(sampler, estimator,
 @pytest.mark.rotates(2)
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
-def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, monkeypatch):
+def test_a_run_in_which_everything_was_chosen_is_resumed(streamed, tmp_path, changed):
     """Batch size and thinning are chosen in the set-up, after the data have been put in order."""
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
+    changed(LIMITS, few_numbers=0)
     data = helpers.make_data(num_rows=3_000)
     if streamed:
         sc.data.write(tmp_path / "rows", data)
@@ -336,8 +331,8 @@ def test_a_full_disk_ends_the_run_and_loses_nothing_that_was_committed(failing, 
     same(resume(tmp_path / "run"), whole)
 
 
-def test_a_data_folder_that_shrinks_ends_the_run_and_loses_nothing_that_was_committed(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "_LOOK_SECONDS", 0.0)
+def test_a_data_folder_that_shrinks_ends_the_run_and_loses_nothing_that_was_committed(tmp_path, changed):
+    changed(RUNNING, look_seconds=0.0)
     source = sc.data.write(tmp_path / "rows", helpers.make_data())
     content = (tmp_path / "rows" / "x.npy").read_bytes()
     options = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(16), "progress": False, "num_samples": 40}

@@ -15,18 +15,17 @@ import pytest
 import helpers
 import scirocco as sc
 from scirocco.errors import DivergenceError, InvalidValueError, SciroccoWarning
-from scirocco.run import chains, keeping, session
-from scirocco.run.choose import limits
+from scirocco.run import chains
+from scirocco.run.choose.limits import LIMITS
+from scirocco.run.sizes import RUNNING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
 
 @pytest.fixture
-def small_chunks(monkeypatch):
+def small_chunks(changed):
     """Chunks of 4, 3, 1, 1, ... steps."""
-    monkeypatch.setattr(session, "_FIRST_CHUNK", 4)
-    monkeypatch.setattr(session, "_SECOND_CHUNK", 3)
-    monkeypatch.setattr(session, "_CHUNK_SECONDS", 0.0)
+    changed(RUNNING, first_chunk=4, second_chunk=3, chunk_seconds=0.0)
 
 
 def first(run, count):
@@ -148,10 +147,10 @@ def _busy(thread):
 
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("method", ["threads", "vmap"])
-def test_runs_longer_than_the_buffers(method, monkeypatch):
+def test_runs_longer_than_the_buffers(method, changed):
     """Draws are brought to the host whenever the buffer on the device is full."""
     whole = helpers.draw(num_samples=40, num_chains=2, chain_method=method, keep_gradients=True)
-    monkeypatch.setattr(keeping, "_MAX_CAPACITY", 16)
+    changed(RUNNING, buffer_draws=16)
     pieces = helpers.draw(num_samples=40, num_chains=2, chain_method=method, keep_gradients=True)
     helpers.assert_close(pieces.draws, whole.draws, rtol=1e-5, atol=1e-6)
 
@@ -174,9 +173,9 @@ def test_defaults_choose_everything():
     assert not run.stats["diverging"].any()
 
 
-def test_defaults_without_blackjax(monkeypatch):
+def test_defaults_without_blackjax(changed):
     """Model, data, start: coordinates, step size, gradients and burn-in follow from them, and are told."""
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
+    changed(LIMITS, few_numbers=0)
     run = sc.sample(helpers.MODEL, helpers.make_data(), helpers.make_params(), num_samples=50, progress=False)
     assert run.configuration["sampler"]["name"] == "Preconditioned"
     assert run.configuration["sampler"]["inner"]["name"] == "BAOAB"
@@ -192,9 +191,9 @@ def test_defaults_without_blackjax(monkeypatch):
     assert 1 < run.configuration["thin"] < 6
 
 
-def test_defaults_of_many_rows(monkeypatch):
+def test_defaults_of_many_rows(changed):
     """Too many rows for a pass at every step: control variates."""
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, few_numbers=0))
+    changed(LIMITS, few_numbers=0)
     data, known = helpers.make_data(num_rows=3_000), helpers.MODEL
     model = sc.Model(lambda params, row: known.log_likelihood(params, row), known.log_prior)  # nothing is compiled
     with helpers.compiled() as programs:
@@ -303,27 +302,33 @@ def test_ctrl_c_keeps_what_was_drawn(method, small_chunks):
     helpers.assert_close(run.draws, first(whole, 8), rtol=1e-6)
 
 
-def test_ctrl_c_in_the_middle_of_a_chunk_keeps_the_chunks_before(small_chunks, monkeypatch):
-    whole = helpers.draw(num_samples=20)
+@pytest.fixture
+def interrupted_in(monkeypatch):
+    """Ctrl-C in the middle of the chunk of this number."""
     advance, calls = chains.ThreadedChains.advance, []
 
-    def interrupted(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return advance(self, *arguments)
+    def interrupt(number):
+        def interrupted(self, *arguments):
+            calls.append(arguments)
+            if len(calls) == number:
+                raise KeyboardInterrupt
+            return advance(self, *arguments)
 
-    monkeypatch.setattr(chains.ThreadedChains, "advance", interrupted)
+        monkeypatch.setattr(chains.ThreadedChains, "advance", interrupted)
+
+    return interrupt
+
+
+def test_ctrl_c_in_the_middle_of_a_chunk_keeps_the_chunks_before(small_chunks, interrupted_in):
+    whole = helpers.draw(num_samples=20)
+    interrupted_in(3)
     with pytest.warns(SciroccoWarning, match="interrupted after 7 of 20 draws"):
         run = helpers.draw(num_samples=20)
     helpers.assert_equal(run.draws, first(whole, 7))
 
 
-def test_ctrl_c_before_the_first_draw_leaves_an_empty_run(monkeypatch):
-    def interrupted(self, *arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(chains.ThreadedChains, "advance", interrupted)
+def test_ctrl_c_before_the_first_draw_leaves_an_empty_run(interrupted_in):
+    interrupted_in(1)
     with pytest.warns(SciroccoWarning, match="interrupted after 0 of 10 draws"):
         run = helpers.draw()
     assert (run.num_draws, run.num_chains, run.status) == (0, 0, "interrupted")

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.process, pytest.mark.usefixtures("quick_compiler")]
 
 PROGRAM = """
 import sys, jax.numpy as jnp, numpy as np, scirocco as sc
-from scirocco.run import session
-session._CHUNK_SECONDS = 0.02
+from scirocco.run.sizes import RUNNING
+RUNNING.chunk_seconds = 0.02
 
 def draw(num_samples=200_000, callbacks=(), **options):
     model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
@@ -103,16 +103,23 @@ def test_handlers_of_the_program_stay(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_finished_run_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
+@pytest.fixture
+def read_only(monkeypatch):
+    """From the call on, no store can be opened to be written."""
+
+    def refuse(path):
+        raise OSError(30, "Read-only file system", os.fspath(path))
+
+    return lambda: monkeypatch.setattr(Store, "open", refuse)
+
+
+def test_a_finished_run_on_a_disk_that_cannot_be_written(tmp_path, read_only):
     model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
     options = {"sampler": sc.SGLD(1e-3), "estimator": sc.Minibatch(10), "progress": False}
     store = tmp_path / "run"
     sc.sample(model, jnp.ones(100), jnp.array(1.0), num_samples=50, store=store, **options)
 
-    def refuse(path):
-        raise OSError(30, "Read-only file system", os.fspath(path))
-
-    monkeypatch.setattr(Store, "open", refuse)
+    read_only()
     assert sc.resume(store, model, jnp.ones(100), progress=False).num_draws == 50
     again = sc.sample(model, jnp.ones(100), jnp.array(1.0), num_samples=50, store=store, resume=True, **options)
     assert again.status == "complete"
@@ -120,7 +127,7 @@ def test_a_finished_run_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
         sc.resume(store, model, jnp.ones(100), num_samples=60, progress=False)
 
 
-def test_a_finished_fit_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
+def test_a_finished_fit_on_a_disk_that_cannot_be_written(tmp_path, read_only):
     pytest.importorskip("numba")
     counts = np.random.default_rng(0).poisson(1.0, (20, 15))
 
@@ -131,10 +138,7 @@ def test_a_finished_fit_on_a_disk_that_cannot_be_written(tmp_path, monkeypatch):
 
     first = fit()
 
-    def refuse(path):
-        raise OSError(30, "Read-only file system", os.fspath(path))
-
-    monkeypatch.setattr(Store, "open", refuse)
+    read_only()
     again = np.asarray(fit(resume=True).run_.draws["topics"])
     np.testing.assert_array_equal(again, np.asarray(first.run_.draws["topics"]))
     counts[3, 4] += 1

@@ -13,9 +13,10 @@ import helpers
 import scirocco as sc
 from scirocco.data import ArraySource, as_source, sources, streams
 from scirocco.data.batching import Blocks, IndependentRows
+from scirocco.data.sizes import READING
 from scirocco.data.superbatches import ShuffledBlocks
 from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueError
-from scirocco.run import session
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.compile
 
@@ -64,13 +65,10 @@ SAMPLERS = {
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(changed):
     """Superbatches of four batches, pieces of 64 rows, chunks that fit neither."""
-    monkeypatch.setattr(streams, "_MAX_GROUP", 4)
-    monkeypatch.setattr(streams, "_PASS_BYTES", 64 * 20)
-    monkeypatch.setattr(session, "_FIRST_CHUNK", 5)
-    monkeypatch.setattr(session, "_SECOND_CHUNK", 7)
-    monkeypatch.setattr(session, "_CHUNK_SECONDS", 0.0)
+    changed(READING, superbatch_batches=4, pass_bytes=64 * 20)
+    changed(RUNNING, first_chunk=5, second_chunk=7, chunk_seconds=0.0)
 
 
 def draw(data, sampler, estimator, **options):
@@ -111,9 +109,9 @@ def test_scattered_rows_give_the_chain_of_the_same_rows_in_memory(estimator, sam
         (sc.SAGA(BATCH), False),
     ],
 )
-def test_how_a_streamed_run_is_cut_does_not_matter(estimator, shuffled, monkeypatch):
+def test_how_a_streamed_run_is_cut_does_not_matter(estimator, shuffled, changed):
     pieces = draw(Rows(DATA, shuffled), SAMPLERS["SGLD"], estimator)
-    monkeypatch.setattr(session, "_FIRST_CHUNK", 1_000)
+    changed(RUNNING, first_chunk=1_000)
     whole = draw(Rows(DATA, shuffled), SAMPLERS["SGLD"], estimator)
     helpers.assert_equal(pieces.draws, whole.draws)
     helpers.assert_equal(pieces.gradients, whole.gradients)
@@ -202,19 +200,19 @@ def test_superbatches_mix_rows_of_different_blocks(seed):
 
 
 @pytest.mark.parametrize(
-    ("shuffled", "room", "sampling", "expected", "because"),
+    ("shuffled", "share", "sampling", "expected", "because"),
     [
-        (True, 1 << 40, "auto", "blocks", "shuffled when they were written"),
-        (True, 1, "auto", "blocks", "shuffled when they were written"),
-        (False, 1 << 40, "auto", "one by one", "unknown order and fit into the page cache"),
-        (False, 1, "auto", "blocks", "do not fit into the page cache"),
-        (False, 1 << 40, "blocks", "blocks", "requested"),
-        (True, 1 << 40, "without_replacement", "one by one", "requires independent rows"),
-        (True, 1, "with_replacement", "one by one", "expect disk latency"),
+        (True, 1e3, "auto", "blocks", "shuffled when they were written"),
+        (True, 1e-15, "auto", "blocks", "shuffled when they were written"),
+        (False, 1e3, "auto", "one by one", "unknown order and fit into the page cache"),
+        (False, 1e-15, "auto", "blocks", "do not fit into the page cache"),
+        (False, 1e3, "blocks", "blocks", "requested"),
+        (True, 1e3, "without_replacement", "one by one", "requires independent rows"),
+        (True, 1e-15, "with_replacement", "one by one", "expect disk latency"),
     ],
 )
-def test_the_choice_and_its_reason(shuffled, room, sampling, expected, because, monkeypatch, caplog):
-    monkeypatch.setattr(streams, "available_memory", lambda: room)
+def test_the_choice_and_its_reason(shuffled, share, sampling, expected, because, changed, caplog):
+    changed(READING, share_of_cache=share)
     with caplog.at_level(logging.INFO, "scirocco"):
         run = draw(
             Rows(DATA, shuffled), SAMPLERS["SGLD"], sc.Minibatch(BATCH, sampling=sampling), num_samples=2, num_chains=1
@@ -224,25 +222,19 @@ def test_the_choice_and_its_reason(shuffled, room, sampling, expected, because, 
         assert because in text
 
 
-def test_the_memory_of_a_container_is_respected(monkeypatch, tmp_path):
-    class Fake:
-        def __init__(self, path):
-            self.path = path
-
-        def read_text(self):
-            return {"/proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   5 kB\n", "/sys/fs/cgroup/memory.max": "4000\n"}[
-                self.path
-            ]
-
-    monkeypatch.setattr(sources, "Path", Fake)
-    assert sources.available_memory() == 4_000
+def test_the_memory_of_a_container_is_respected(tmp_path):
+    found = {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   5 kB\n", "sys/fs/cgroup/memory.max": "4000\n"}
+    for path, text in found.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    assert sources.available_memory(tmp_path) == 4_000
 
 
 # -- passes in bounded memory ----------------------------------------------------------------------------------------
 
 
-def test_a_pass_sums_all_rows_whatever_its_pieces(monkeypatch):
-    monkeypatch.setattr(streams, "_PASS_BYTES", 256 * 20)
+def test_a_pass_sums_all_rows_whatever_its_pieces(changed):
+    changed(READING, pass_bytes=256 * 20)
     data = helpers.make_data(num_rows=1_000)
     table = streams.Streamed(as_source(Rows(data)), Blocks(1_000, 10), automatic=True)
     position = jax.tree.map(jnp.asarray, helpers.make_params())
@@ -257,12 +249,12 @@ def test_a_streamed_feed_allocates_its_buffers_once():
     feed = table.feed(jax.random.key(0))
     group = table.scheme.group
     feed.at(0)
-    before = [id(leaf) for leaf in jax.tree.leaves(feed._buffers)]
+    before = [id(leaf) for leaf in jax.tree.leaves(feed.buffers)]
     for number in range(1, 8):
         feed.at(number * group)
     feed.close()
-    assert [id(leaf) for leaf in jax.tree.leaves(feed._buffers)] == before
-    assert len(feed._buffers) == streams._BUFFERS
+    assert [id(leaf) for leaf in jax.tree.leaves(feed.buffers)] == before
+    assert len(feed.buffers) == streams.BUFFERS
     assert isinstance(table.scheme, ShuffledBlocks)
     assert isinstance(
         streams.Streamed(as_source(Rows(DATA)), Blocks(NUM_ROWS, BATCH), automatic=True).batching, IndependentRows
@@ -280,13 +272,13 @@ def test_float64_rows_are_cast_where_jax_runs_in_32_bits():
 
 
 @pytest.mark.rotates(2, "the same chain")
-def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, monkeypatch):
+def test_memory_maps_are_streamed_where_they_are_too_large_to_copy(tmp_path, changed):
     for name, array in DATA.items():
         np.save(tmp_path / f"{name}.npy", array)
     maps = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in DATA}
     assert isinstance(as_source(maps), ArraySource), "small ones are used from memory"
     whole = draw(maps, SAMPLERS["SGLD"], SAME["with"])
-    monkeypatch.setattr(sources, "_SHARE", 1e-12)
+    changed(READING, share_of_memory=1e-12)
     source = as_source(maps)
     assert isinstance(source, sources.MappedSource)
     before = source.stamp()
@@ -335,8 +327,8 @@ def test_vmapped_chains_are_refused_on_streamed_data():
 
 
 @pytest.mark.usefixtures("small")
-def test_data_that_change_under_way_end_the_run_and_lose_nothing_before(monkeypatch, tmp_path):
-    monkeypatch.setattr(session, "_LOOK_SECONDS", 0.0)
+def test_data_that_change_under_way_end_the_run_and_lose_nothing_before(changed, tmp_path):
+    changed(RUNNING, look_seconds=0.0)
     source = Rows(DATA)
     whole = draw(source, SAMPLERS["SGLD"], SAME["with"])
 

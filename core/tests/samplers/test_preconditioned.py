@@ -12,7 +12,7 @@ import helpers
 import scirocco as sc
 from law import laws
 from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
-from scirocco.run import keeping, session
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers.base import Gradient
 from scirocco.samplers.preconditioned import rows_times, times, variances
 
@@ -60,6 +60,12 @@ def walk(sampler, gradient, start, key, num_steps=40):
         return jax.lax.scan(one, sampler.init(start, first), jnp.arange(num_steps))[1]
 
     return run(key)
+
+
+@pytest.fixture
+def not_measured(monkeypatch):
+    """From the call on, nothing may be measured."""
+    return lambda: monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
 
 
 @pytest.mark.rotates(2)
@@ -181,9 +187,9 @@ def test_the_metric_is_measured_before_the_run(metric):
     assert flat @ covariance @ flat < 1e-4
 
 
-def test_what_is_given_is_not_measured(monkeypatch):
+def test_what_is_given_is_not_measured(not_measured):
     """With a factor and a step size there is nothing to find out."""
-    monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
+    not_measured()
     given = sc.Preconditioned(sc.SGLD(0.1), factor=factor_of(0))
     assert not given.is_open
     sampler, _, _ = chosen_by(given)
@@ -191,19 +197,16 @@ def test_what_is_given_is_not_measured(monkeypatch):
     assert (sampler.step_size, sampler.temperature) == (0.1, 1.0)
 
 
-def test_a_stored_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+def test_a_stored_run_goes_on_bit_for_bit(tmp_path, not_measured, changed):
     """With the factor that was measured: nothing is measured again."""
-    for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
-        monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, first_chunk=5, second_chunk=4, chunk_seconds=0.0, commit_seconds=0.0, commit_share=1e9)
     options = {"num_samples": 14, "num_chains": 2, "keep_gradients": True}
     sampler = sc.Preconditioned(sc.SGNHT())
     whole = helpers.draw(sampler, **options)
     stop = [lambda report: report.stop() if report.step >= 9 else None]
     part = helpers.draw(sampler, store=tmp_path / "run", callbacks=stop, **options)
     assert part.status == "stopped" and 0 < part.num_draws < 14
-    monkeypatch.setattr("scirocco.run.choose.pilot.measure", lambda *_: pytest.fail("measured"))
+    not_measured()
     done = sc.resume(tmp_path / "run", helpers.MODEL, helpers.make_data(), progress=False)
     for run in (done, sc.load(tmp_path / "run")):
         for name in ("draws", "gradients", "stats"):

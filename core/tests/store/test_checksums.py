@@ -94,7 +94,7 @@ def test_chunks_of_another_run_are_refused(run, tmp_path):
 def test_what_a_killed_process_wrote_beyond_the_commit_does_not_count(run):
     with Store.open(run) as store:
         store.append("posterior", truth.values("posterior", 9_000, 9_100))
-        store._writers["posterior"].flush()
+        store.writers["posterior"].flush()
     assert open_stored(run).verify() == [] and truth.check(run) == 9_000
     truth.check_reopened(run, 9_000)
     assert open_stored(run).verify() == []

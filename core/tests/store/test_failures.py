@@ -189,10 +189,12 @@ def test_a_folder_without_rights(tmp_path):
 
 
 def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatch):
-    def refuse(fd, *, exclusive):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(fd, how):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(files, "_lock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.warns(UserWarning, match="only one process"), truth.create(tmp_path / "run") as store:
         truth.go_on(store, 10)
     assert not open_stored(tmp_path / "run").running

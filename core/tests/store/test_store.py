@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scirocco.store import Store, Stored, Variable, files, open_stored
+from scirocco.store import Store, Stored, Variable, open_stored
+from scirocco.store.sizes import STORING
 from store import truth
 from store.truth import ONE, add, one
 
@@ -134,13 +135,13 @@ def test_open_removes_what_a_dead_process_left_and_nothing_else(tmp_path):
     assert all((path / name).exists() for name in mine)
 
 
-def test_memory_does_not_grow_with_the_draws(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_MAX_UNSYNCED", 4)
+def test_memory_does_not_grow_with_the_draws(tmp_path, changed):
+    changed(STORING, unsynced_files=4)
     with one(tmp_path / "run") as store:
         for _ in range(50):
             add(store, 8_192)
-        assert len(store._unsynced._files) < 4
-        assert sum(buffer.nbytes for buffer in store._writers["posterior"]._buffers.values()) <= 1 << 20
+        assert len(store.unsynced.files) < 4
+        assert sum(buffer.nbytes for buffer in store.writers["posterior"].buffers.values()) <= 1 << 20
         store.commit({}, {})
 
 

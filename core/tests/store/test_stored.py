@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.store import Store, Variable, layout, open_stored, zarr_format
+from scirocco.store import Store, Variable, open_stored, zarr_format
+from scirocco.store.sizes import STORING
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def pair(tmp_path, monkeypatch):
+def pair(tmp_path, changed):
     """The same values on the disk (chunks of 4 draws, the last part-filled) and in memory."""
-    monkeypatch.setattr(layout, "_CHUNK_DRAWS", 4)
+    changed(STORING, chunk_draws=4)
     values = np.random.default_rng(0).normal(size=(3, 18, 2, 5)).astype(np.float32)
     with Store.create(tmp_path / "run", {"g": {"x": Variable((2, 5), values.dtype)}}, 3, {}) as store:
         store.append("g", {"x": values})

@@ -122,5 +122,5 @@ def one(path, **options) -> Store:
 
 def add(store: Store, count: int) -> None:
     """Append `count` draws: 0, 1, 2, ..."""
-    start = store._writers["posterior"].num_draws
+    start = store.writers["posterior"].num_draws
     store.append("posterior", {"x": np.arange(start, start + count, dtype=np.float32)[None]})

@@ -64,7 +64,7 @@ def test_components_of_counts(method: int, step: float, seed: int) -> None:
     shapes = 0.6 + chain.clusters[2][:, :2]
     found = []
     for place in range(8000):
-        chain._move_components(1.0, chain._batch, 1.0, (method, step), np.array([seed, place], np.uint64))
+        chain.move_components(1.0, chain.batch_counts, 1.0, (method, step), np.array([seed, place], np.uint64))
         gammas = chain.parameters[0][:, :2]
         found.append([*gammas.ravel(), *(gammas**2).ravel(), *gammas.sum(axis=0)])
         if place % 16 == 0:

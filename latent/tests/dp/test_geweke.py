@@ -150,7 +150,7 @@ def test_joint_law_of_the_slice_sampler_by_arrays(rows_of: Any, seed: int) -> No
     rows, parameters = rows_of(rng, np.minimum(labels, CAPACITY - 1))
     zeros = [np.zeros_like(part, np.float32) for part in parameters]
     state = arrays.DeviceState(labels, alpha.astype(np.float32), np.zeros_like(left, np.float32), tuple(zeros))
-    step = jax.jit(jax.vmap(arrays._step, in_axes=(0, None, 0, 0)))
+    step = jax.jit(jax.vmap(arrays.make_step, in_axes=(0, None, 0, 0)))
     before = answers(rows, labels, alpha, parameters)
     for words in rng.integers(0, 1 << 32, (2, COPIES, 2), dtype=np.uint32):
         state, enough = step(rows, np.array([12.0, 16.0], np.float32), words, state)

@@ -218,10 +218,10 @@ def test_arrays_with_too_few_components_make_the_same_chain(seed: int, tmp_path:
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 40)
     made = DPMixture(sampler="gibbs", device="jax", initial_clusters=3, num_samples=4, seed=seed)
     few, many = made.chain(X), made.chain(X)
-    few._place(few.labels[few._order], few.alpha, 4)
+    few.place(few.labels[few.order], few.alpha, 4)
     for chain in (few, many):
         chain.advance(12)
-    assert len(few._sizes) > 4
+    assert len(few.sizes) > 4
     np.testing.assert_array_equal(few.labels, many.labels)
     # a run of compiled kernels stays one, unless arrays are asked for
     how: dict[str, Any] = {"num_steps": 20, "progress": False, "store": tmp_path / "run"}
@@ -231,10 +231,10 @@ def test_arrays_with_too_few_components_make_the_same_chain(seed: int, tmp_path:
 
 
 @pytest.mark.parametrize("options", KINDS[1:4], ids=names)
-def test_the_same_bits_for_any_number_of_threads(options: dict[str, Any], monkeypatch: Any, seed: int) -> None:
-    from scirocco_latent.dp import slices
+def test_the_same_bits_for_any_number_of_threads(options: dict[str, Any], changed: Any, seed: int) -> None:
+    from scirocco_latent.dp.slices import SLICING
 
-    monkeypatch.setattr(slices, "_MUCH", 0)
+    changed(SLICING, threaded=0)
     X, _ = clustered(np.random.default_rng(seed), "multinomial", 700)
     how: dict[str, Any] = {"num_steps": 8, "progress": False}
     made = [DPMixture(seed=seed, num_threads=n, **options).fit(X, **how).run_.draws["components"] for n in (1, 2)]
@@ -434,7 +434,7 @@ def test_means_follow_their_precisions(seed: int) -> None:
     kappa, mean, _, _ = chain.family.posterior(chain.clusters, np.array([0]))
     found = []
     for number in range(400):
-        chain._move_components(1.0, chain._batch, 1.0, (1, 0.3), np.array([seed, number], np.uint64))
+        chain.move_components(1.0, chain.batch_counts, 1.0, (1, 0.3), np.array([seed, number], np.uint64))
         means, precisions = chain.parameters[0][:, 0], chain.parameters[1][:, 0]
         found.append([np.mean(kappa * precisions * (means - mean[:, 0]) ** 2)])
     assert partitions.furthest(found[40:], [1.0]) < 5.5
@@ -472,8 +472,8 @@ def test_reference_of_control_variates_is_of_its_rows(seed: int) -> None:
     chain = DPMixture(sampler="scir_cv", refresh_every=1, refresh_size=90, batch_size=50, seed=seed).chain(X)
     for _ in range(20):
         chain.advance(1)
-        assert chain._reference[0][: chain.num].sum() <= 90
-        assert chain._reference[0].sum() <= 90
+        assert chain.reference[0][: chain.num].sum() <= 90
+        assert chain.reference[0].sum() <= 90
 
 
 # -- priors ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)"
 pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster`)")
 
 from scirocco.cluster.client import local as local_cluster
+from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidValueError
 from scirocco_latent.dp import DPMixture, Gaussian, Multinomial
 from scirocco_latent.dp.chain import row_kernels
@@ -33,8 +34,7 @@ ROWS["multinomial"][6] *= 10  # long: by logarithms
 @pytest.fixture(scope="module")
 def client():
     """Two workers; on a busy machine it takes minutes until one that was killed is replaced."""
-    with local_cluster(2) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scirocco.cluster.rounds._WAIT_SECONDS", 1_200.0)
+    with local_cluster(2) as made, WAITS.changed(worker=1_200.0):
         yield made
 
 

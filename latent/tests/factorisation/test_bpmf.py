@@ -8,9 +8,9 @@ from scipy import stats
 
 from scirocco._tree import pytree_dataclass
 from scirocco.errors import InvalidTypeError, InvalidValueError, NotFittedError, SciroccoWarning
-from scirocco.run import session
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers import SGLD
-from scirocco_latent.factorisation import BPMF, gibbs, results
+from scirocco_latent.factorisation import BPMF, gibbs
 from scirocco_latent.factorisation.density import TABLES, Law, Ratings
 from scirocco_latent.factorisation.ratings import check_triples
 
@@ -172,10 +172,10 @@ def test_recommendations(fitted):
     assert fitted.recommend(3, 5).items.tolist() == [NEW_ITEM], "all others were rated"
 
 
-def test_pieces_change_nothing(fitted, monkeypatch):
+def test_pieces_change_nothing(fitted, changed):
     users, items, ratings = (part[:30] for part in make_ratings())
     whole = (*fitted.predict(users, items, interval=0.9), fitted.log_predictive(users, items, ratings))
-    monkeypatch.setattr(results, "_NUMBERS", 40 * 15)
+    changed(RUNNING, predicted_numbers=40 * 15)
     parts = (*fitted.predict(users, items, interval=0.9), fitted.log_predictive(users, items, ratings))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
@@ -340,9 +340,7 @@ def test_a_stopped_fit_is_taken_up_bit_for_bit(fitted, tmp_path):
         if report.step > 100:
             report.stop()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_SECOND_CHUNK", 30)
-        patch.setattr(session, "_CHUNK_SECONDS", 1e-9)
+    with RUNNING.changed(second_chunk=30, chunk_seconds=1e-9):
         part = fit(store=tmp_path / "fit", callbacks=[stop_half_way])
     assert part.run_.status == "stopped" and part.run_.num_draws < 40
     again = fit(store=tmp_path / "fit", resume=True)

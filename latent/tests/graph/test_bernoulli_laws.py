@@ -135,7 +135,7 @@ def test_memberships_of_a_node_have_their_conditional_distribution(directed, see
     chain = RoleChain(net, BernoulliPrior(K, 0.7, 0.8, 2.0, True), N, seed, 0)
     chain.pi = np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.05, 0.95]])
     chain.matrix = np.array([[0.95, 0.2], [0.6 if directed else 0.2, 0.5]])
-    chain._tabulate()
+    chain.tabulate()
     x = (np.arange(20_000) + 0.5) / 20_000
     own, logs = np.stack([x, 1 - x], axis=1), -0.3 * (np.log(x) + np.log1p(-x))
     linked = set(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
@@ -148,7 +148,7 @@ def test_memberships_of_a_node_have_their_conditional_distribution(directed, see
     drawn = np.empty((20_000, 2))
     for number in range(len(drawn)):
         chain.step = number
-        chain._update(np.array([0]))
+        chain.update(np.array([0]))
         drawn[number] = chain.pi[0, 0], chain.pi[0, 0] ** 2
     assert np.abs(z_scores(drawn, expected)).max() < 5
     expected, found = np.zeros((2, K, K)), np.zeros((2_000, 2, K, K))
@@ -159,7 +159,7 @@ def test_memberships_of_a_node_have_their_conditional_distribution(directed, see
     for number, counts in enumerate(found):
         words = seed_words((seed, number))
         tables = np.zeros((2, K, K), np.int64)
-        _bernoulli.roles(net.leaving, chain._unseen, chain._state, *tables, np.zeros(N, np.int64), words)
+        _bernoulli.roles(net.leaving, chain.unseen_arrays, chain.state_arrays, *tables, np.zeros(N, np.int64), words)
         counts[:] = tables
     if not directed:
         expected, found = (x + np.moveaxis(x, -1, -2) for x in (expected, found))
@@ -187,12 +187,12 @@ def test_block_matrices_are_drawn_given_units_and_pairs(directed, seed):
         true[(k, n) if directed else (min(k, n), max(k, n))] += 1
         if not directed:
             table[n, k] += 1  # from the other end
-    shapes, rates = chain._of_matrix(chain.pairs if directed else chain.pairs + chain.pairs.T)
+    shapes, rates = chain.shapes_and_rates(chain.pairs if directed else chain.pairs + chain.pairs.T)
     np.testing.assert_allclose(once * shapes, once * (GENERAL.edges + count))
     np.testing.assert_allclose(once * rates, once * (GENERAL.pairs + exposed))
     for general in (True, False):
         form = BernoulliPrior(K, 0.7, 0.8, 2.0, general)
-        found = RoleChain(net, form, N, seed, 0)._shapes(linked, apart)
+        found = RoleChain(net, form, N, seed, 0).shapes_of(linked, apart)
         for shape, true, prior in zip(found, (ones, zeros), (0.8, 1.2), strict=True):
             rest = true.sum() - np.trace(true)
             expected = once * (prior + true) if general else prior + np.append(np.diag(true), rest)
@@ -212,7 +212,7 @@ def test_chains_that_continue_draw_the_communities_of_all_edges(seed):
         expected[i] += both.sum(axis=1)
         expected[j] += both.sum(axis=0)
     for number in range(len(found)):
-        chain._recall(rng)
+        chain.recall(rng)
         found[number] = [*chain.counts.ravel(), *chain.pairs.ravel()]
     error = found.std(axis=0, ddof=1) / np.sqrt(len(found)) + 1e-3
     assert (np.abs(found.mean(axis=0) - [*expected.ravel(), *pairs.ravel()]) / error).max() < 5
@@ -229,10 +229,10 @@ def test_counts_of_roles_from_edges_and_pairs_without_one_are_unbiased(sampler, 
     chain.pi, chain.matrix = rng.dirichlet([1.0] * 3, N), rng.uniform(0.1, 0.6, (3, 3))
     if not directed:
         chain.matrix = (chain.matrix + chain.matrix.T) / 2
-    chain._tabulate()
+    chain.tabulate()
     if sampler == "scir_cv_counts":
         chain.reference, chain.reference_matrix = rng.dirichlet([1.0] * 3, N), chain.matrix * 0.7
-        chain._refer()
+        chain.refer()
     top = chain.matrix.max()
     linked = set(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
     for i in range(N):
@@ -259,8 +259,8 @@ def estimates(chain, i, count, seed):
     s0, s1 = _random.stream(np.uint64(seed), np.uint64(977), np.uint64(i))
     for number in range(count):
         s0, s1 = _bernoulli.estimate(
-            i, net.leaving, net.entering, chain._unseen, chain._state, chain._referred, chain.totals, False, tops, 1,
-            1, out, nothing, nothing, marks, np.uint64(s0), np.uint64(s1),
+            i, net.leaving, net.entering, chain.unseen_arrays, chain.state_arrays, chain.referred, chain.totals,
+            False, tops, 1, 1, out, nothing, nothing, marks, np.uint64(s0), np.uint64(s1),
         )  # fmt: skip
         found[number] = out
     return found
@@ -279,12 +279,12 @@ def test_block_matrices_move_with_unbiased_counts(seed):
         rng.gamma(9.0, size=N),
     )
     chain.reference, chain.reference_matrix = rng.gamma(2.0, size=(N, K)), rng.gamma(2.0, size=(K, K))
-    chain._refer()
+    chain.refer()
     receive, found = chain.receive.copy(), np.empty((4_000, K + K * K))
     for number in range(len(found)):
         chain.weights, chain.receive, chain.step = start.copy(), receive.copy(), 20 * number + 1
-        chain._tabulate()
-        chain._update(np.array([3]))
+        chain.tabulate()
+        chain.update(np.array([3]))
         pairs = chain.pairs + chain.total_pairs
         found[number] = [*chain.weights[3], *pairs.ravel()]
     counts, pairs = np.zeros(K), np.zeros((K, K))

@@ -118,12 +118,12 @@ def test_weights_move_by_exact_transitions_with_unbiased_counts(sampler, seed):
     )
     if sampler == "scir_cv_counts":
         chain.reference = start[:, ::-1].copy()
-        chain._refer()
+        chain.refer()
     found = np.empty((4_000, K))
     for number in range(len(found)):
         chain.weights, chain.step = start.copy(), 20 * number + 1
-        chain._tabulate()
-        chain._update(np.array([0]))
+        chain.tabulate()
+        chain.update(np.array([0]))
         found[number] = chain.weights[0]
     counts = np.zeros(K)
     for j, times in ((1, 2), (2, 1), (3, 4)):

@@ -46,13 +46,13 @@ def test_weights_of_a_node(sampler, step, seed):
     chain.weights = np.full((N, K), 1e-200)
     chain.weights[np.arange(1, N), OTHERS] = 1.0
     chain.weights[0] = 1.0
-    chain._tabulate()
+    chain.tabulate()
     rates = chain.rate + np.bincount(OTHERS)
     burn_in, num = max(60, round(8 / step)), 1_200
     theta = np.empty((num, K))
     for number in range(-burn_in, num):
         chain.step = number + burn_in
-        chain._update(np.array([0]))
+        chain.update(np.array([0]))
         if number >= 0:
             theta[number] = chain.weights[0] * rates
     if sampler == "sgrld":
@@ -74,14 +74,14 @@ def test_roles_of_a_node(sampler, step, seed):
     chain.pi[np.arange(1, N), OTHERS] = 1.0
     chain.pi[0] = 1.0 / K
     chain.matrix = np.where(np.eye(K, dtype=bool), 0.01, 1e-12)
-    chain._tabulate()
-    chain._spread()
+    chain.tabulate()
+    chain.spread_out()
     chain.weight[0] = N - 1
     burn_in, num = max(60, round(8 / step)), 1_200
     theta = np.empty((num, K))
     for number in range(-burn_in, num):
         chain.step = number + burn_in
-        chain._update(np.array([0]))
+        chain.update(np.array([0]))
         if number >= 0:
             theta[number] = chain.theta[0]
     if sampler == "sgrld":

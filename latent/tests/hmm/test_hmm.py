@@ -219,7 +219,7 @@ def test_all_windows_together_give_the_exact_counts():
     begins, ends = given.bounds[:-1], given.bounds[1:]
     whole = np.stack([begins, ends, begins, ends, 0 * begins], axis=1)
     exact = buffered.expected(prior, chain.params(), data, whole, 1)
-    found = chain._estimate(10**6, buffered.StatePurpose.WINDOWS)
+    found = chain.estimate(10**6, buffered.StatePurpose.WINDOWS)
     for part, wanted in zip(found, exact, strict=True):
         np.testing.assert_allclose(part, wanted.sum(axis=0), rtol=1e-8, atol=1e-8)
     assert known.error < 1e-9

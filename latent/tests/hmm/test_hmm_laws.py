@@ -253,7 +253,7 @@ def test_recursions_agree_with_all_paths(kind, seed):
     np.testing.assert_allclose(found.sum(), np.logaddexp.reduce(logs), rtol=1e-9)
 
     pieces = np.array([[0, 2, 0, 1], [2, 5, 1, 0], [5, 6, 0, 0]])
-    sums = buffered.expected(prior, params, data, buffered._with_buffers(pieces, given.bounds, 9), 1)
+    sums = buffered.expected(prior, params, data, buffered.with_buffers(pieces, given.bounds, 9), 1)
     moves = np.zeros((K, K))
     for path, share in zip(paths, shares, strict=True):
         for t in (1, 2, 3, 4):
@@ -269,7 +269,7 @@ def test_recursions_agree_with_all_paths(kind, seed):
 
     short = [
         np.abs(
-            buffered.expected(prior, params, data, buffered._with_buffers(pieces, given.bounds, b), 1).moves.sum(0)
+            buffered.expected(prior, params, data, buffered.with_buffers(pieces, given.bounds, b), 1).moves.sum(0)
             - moves
         ).max()
         for b in (0, 9)
@@ -283,7 +283,7 @@ def test_scans_have_the_densities_of_counts_in_columns():
     emission = priors.resolve("poisson", given, K, None, None)
     data, params = emission.encode(given), {"rates": np.array([[1.0, 2.0], [6.0, 0.5]])}
     states = scan.DeviceStates(StatePrior(K, A, STICKY, emission), data, given.bounds, 1)
-    kind, values = states._values(params)
+    kind, values = states.values_of(params)
     found = scan.log_densities(kind, jax.tree.map(lambda part: part[0], states.rows), values)
     rates, counts = params["rates"][:, None, :], np.nan_to_num(given.values)
     wanted = ((counts * np.log(rates) - rates).sum(axis=2) * ~data.is_missing).T
@@ -296,13 +296,12 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
 
     1,000 copies of two series in blocks of four rows: series go on from block to block.
     """
-    monkeypatch.setattr(scan, "_LONGEST", 4)
     copies, rng = 1_000, np.random.default_rng(seed)
     given, again = read(SERIES[kind][0]), read(SERIES[kind][0] * copies)
     emission = priors.resolve(kind, given, K, SERIES[kind][1], None)
     prior, data = StatePrior(K, A, STICKY, emission), emission.encode(given)
     params = Parameters(rng.dirichlet([2, 2]), rng.dirichlet([2, 2], 2), emission.first(rng, data, K))
-    states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1)
+    states = scan.DeviceStates(prior, emission.encode(again), again.bounds, 1, longest=4)
     states.step(params, None, None, (seed, 5))
 
     paths, logs = path_likelihoods(prior, params, data, given)
@@ -312,7 +311,7 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
     z_of = (told - wanted) / np.sqrt(np.maximum(wanted * (1 - wanted), 1e-12) / copies)
     assert np.abs(z_of[(wanted > 0.05) & (wanted < 0.95)]).max(initial=0.0) < 5  # of rare ones counts are not normal
 
-    *arguments, key = *states._values(params.emission), jax.random.key(0)
+    *arguments, key = *states.values_of(params.emission), jax.random.key(0)
     first, moves = np.float32(params.initial), np.float32(params.transitions)
     width = states.stats.shape[1]
     _, _, filters = scan.sweep(arguments[0], width, states.rows, arguments[1], first, moves, key)
@@ -326,7 +325,7 @@ def test_scans_draw_the_states_of_the_host(kind, seed, monkeypatch):
     found = states.firsts, states.moves, states.stats
     sums, arguments = [np.zeros(part.shape) for part in found], emission.kernel(params.emission, states.data)
     for piece in layout(again.bounds, 10**6, 0).pieces:
-        kernels()._tally(1.0, arguments, states.z, piece, *sums)
+        kernels().tally(1.0, arguments, states.z, piece, *sums)
     for part, wanted in zip(found, sums, strict=True):
         np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-3)
 
@@ -341,7 +340,7 @@ def test_own_emissions_move_along_the_gradient_of_the_likelihood(seed):
     windows = np.stack([begins, ends, begins, ends, 0 * begins], axis=1)
     shares = np.zeros((data.num_rows, K))
     buffered.expected(prior, params, data, windows, 1, shares)
-    found = prior.emission._shared(u, data, shares).gradient
+    found = prior.emission.terms(u, data, shares).gradient
 
     def log_posterior(mean, log_sd):  # in double precision
         x, sd = data.rows, np.exp(log_sd)

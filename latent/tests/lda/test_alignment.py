@@ -13,6 +13,7 @@ from scirocco_latent.lda import alignment
 from scirocco_latent.lda.alignment import align, topic_distance
 from scirocco_latent.lda.coherence import to_pyldavis
 from scirocco_latent.lda.model import InOneOrder
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.unit
 
@@ -31,8 +32,8 @@ def by_definition(p, q, measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("block", [7, 4_096])
-def test_distances_by_definition(seed, measure, block, monkeypatch):
-    monkeypatch.setattr(alignment, "_BLOCK_WORDS", block)
+def test_distances_by_definition(seed, measure, block, changed):
+    changed(FITTING, compared_words=block)
     a, b = random_topics(seed), random_topics(seed + 1_000, num_topics=3)
     b[0, :10] = 0.0
     b[0] /= b[0].sum()

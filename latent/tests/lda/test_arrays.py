@@ -17,7 +17,9 @@ from scirocco_latent.lda import LDA, array_chain, array_topics, arrays
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.document_batches import Delivery
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -25,11 +27,9 @@ JAX = {"device": "jax", "alpha": ALPHA, "beta": BETA}
 
 
 @pytest.fixture
-def small_blocks(monkeypatch):
+def small_blocks(changed):
     """Blocks of at most seven tokens, so that six documents are several blocks."""
-    monkeypatch.setattr(array_chain, "_LEAST", 1)
-    monkeypatch.setattr(array_chain, "_MOST", 7)
-    monkeypatch.setattr(array_chain, "_ROUND", 1)
+    changed(FITTING, least_block=1, most_block=7, rounded_to=1)
 
 
 def test_draws_have_the_exact_posterior(small_blocks, seed):
@@ -54,7 +54,7 @@ def test_tokens_get_topics_in_proportion(seed):
     pairs = np.array(list(itertools.product(range(3), range(4))), np.int32)
     tokens = arrays.Tokens(*np.repeat(pairs, count, axis=0).T)
     words = arrays.seed_words((seed, 1))
-    z = np.asarray(jax.jit(arrays._assigned)(words, eta, weights, tokens, num_topics)).reshape(12, count)
+    z = np.asarray(jax.jit(arrays.assigned)(words, eta, weights, tokens, num_topics)).reshape(12, count)
     for (document, word), found in zip(pairs, z, strict=True):
         chance = eta[document].astype(float) * weights[word]
         if not chance.any():
@@ -80,9 +80,8 @@ def test_the_local_step_has_the_exact_law(seed):
         for word, topic in zip(document, z, strict=True):
             expected[word, topic] += weight
     expected /= total
-    settings = LDA(2, alpha=alpha, device="jax", memory="none", sweeps=30, burn_in=29)._settings(
-        _size(as_corpus(DOCUMENTS))
-    )
+    model = LDA(2, alpha=alpha, device="jax", memory="none", sweeps=30, burn_in=29)
+    settings = resolve(model.get_params(), size_of(as_corpus(DOCUMENTS)))
     counting = array_topics.OnDevice(3, settings)
     rows = (
         np.arange(copies + 1) * 2,
@@ -157,7 +156,7 @@ def test_counts_are_those_of_the_remembered_topics(small_blocks, seed):
     model = LDA(4, growth=[(10, 2), (20, 2)], spare_topics=3, **JAX)
     held = array_chain.DocumentBlocks(corpus, seed, ((10, 2), (20, 2)))
     assert len(held) > 3 and held.sizes.sum() == X.sum()
-    chain = TopicChain(corpus, model._settings(_size(corpus)), seed, 0, blocks=held)
+    chain = TopicChain(corpus, resolve(model.get_params(), size_of(corpus)), seed, 0, blocks=held)
     for step in range(6):
         chain.advance(1)
         counted = np.zeros(chain.engine.counts.shape, np.int64)
@@ -179,4 +178,4 @@ def test_devices_that_cannot_be_used(monkeypatch):
         LDA(2, device="jax", sampler="sgrld").fit(DOCUMENTS)
     with pytest.raises(InvalidValueError, match="`device` must be"):
         LDA(2, device="tpu").fit(DOCUMENTS)
-    assert LDA(2)._settings(_size(as_corpus(DOCUMENTS))).device == "cpu"
+    assert resolve(LDA(2).get_params(), size_of(as_corpus(DOCUMENTS))).device == "cpu"

@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco_latent.lda import coherence as module
 from scirocco_latent.lda.coherence import coherence
 from scirocco_latent.lda.corpus import as_corpus
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.unit
 
@@ -48,8 +48,8 @@ def by_definition(words, counts, measure):
 
 @pytest.mark.parametrize("measure", ["npmi", "umass"])
 @pytest.mark.parametrize("chunk", [7, 1_000])
-def test_definition(seed, measure, chunk, monkeypatch):
-    monkeypatch.setattr(module, "_CHUNK_DOCUMENTS", chunk)
+def test_definition(seed, measure, chunk, changed):
+    changed(FITTING, counted_documents=chunk)
     counts = random_counts(seed)
     top = np.stack([np.random.default_rng([seed, k]).permutation(V)[:5] for k in range(6)])
     wanted = [by_definition(words, counts, measure) for words in top]

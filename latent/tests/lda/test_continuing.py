@@ -11,7 +11,8 @@ from enumerated_topics import ALPHA, BETA, DOCUMENTS, TOPICS, WORDS, exact_produ
 from scirocco.errors import InvalidValueError
 from scirocco_latent.lda import LDA, DocumentStream, as_corpus, continuing
 from scirocco_latent.lda.chain import TopicChain
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
 from scirocco_latent.lda.topics import LazyTopics
 
 pytestmark = pytest.mark.compile
@@ -85,7 +86,7 @@ def test_draws_take_in_documents_exactly(seed):
     """With one topic z is known: from Dir(β + n) to Dir(β + n + m), with a word that is new."""
     rng = np.random.default_rng([seed, 3])
     beta, old, more, number = 0.3, np.array([5, 2, 0]), np.array([1, 0, 4, 2]), 1_500
-    settings = LDA(2, batch_size=2)._settings(_size(as_corpus(X)))
+    settings = resolve(LDA(2, batch_size=2).get_params(), size_of(as_corpus(X)))
     corpus = as_corpus(np.array([more // 2, more - more // 2, 0 * more]))
     found = []
     for draw in range(number):
@@ -106,7 +107,7 @@ def test_a_start_from_a_posterior_draw_is_a_posterior_draw(seed):
     """Topics are taken from a chain at its stationary law, and those of the tokens drawn given them."""
     corpus = as_corpus(DOCUMENTS)
     lda = LDA(TOPICS, alpha=ALPHA, beta=BETA, sampler="gibbs", num_threads=1, growth=None)
-    first, second = (TopicChain(corpus, lda._settings(_size(corpus)), seed, c) for c in range(2))
+    first, second = (TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), seed, c) for c in range(2))
     first.advance(50)
     parts = []
     for _ in range(50):

@@ -11,7 +11,8 @@ import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models import DynamicTopics
 from scirocco_latent.lda import LDA, DocumentStream, Tokeniser, as_corpus, dynamic_chain, local
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
 
 pytestmark = pytest.mark.compile
 
@@ -22,7 +23,9 @@ def chain_of(spread, drift, seed, alpha):
     """A chain on documents of 16 tokens in three slices; the words are replaced by the test."""
     slices = np.arange(9) % 3
     corpus = as_corpus(np.tile([13, 1, 1, 1], (9, 1)))
-    settings = LDA(TOPICS, alpha=alpha, spare_topics=0, batch_size=9, num_threads=1)._settings(_size(corpus))
+    settings = resolve(
+        LDA(TOPICS, alpha=alpha, spare_topics=0, batch_size=9, num_threads=1).get_params(), size_of(corpus)
+    )
     chain = dynamic_chain.WalkChain(dynamic_chain.Walks(corpus, slices, GAPS, settings, spread, drift), seed, 0)
     chain.step = 1
     return chain
@@ -162,7 +165,7 @@ def test_a_stored_fit_is_resumed_bit_for_bit(tmp_path):
     ],
 )
 def test_times_become_slices(times, num_slices, labels, slices, gaps):
-    found = sc.models.lda.dynamic._sliced(sc.models.lda.texts.as_numbers(times), len(times), num_slices)
+    found = sc.models.lda.dynamic.sliced(sc.models.lda.texts.as_numbers(times), len(times), num_slices)
     assert found[2].shape == (gaps,) and np.median(found[2]) == 1
     if labels is not None:
         assert found[0].astype(str).tolist() == labels and found[1].tolist() == slices

@@ -11,6 +11,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.lda import embedded
 from scirocco_latent.lda.corpus import as_corpus
 from scirocco_latent.lda.embedded import embedded_corpus, tokens
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.compile
 
@@ -47,19 +48,19 @@ add_newdoc("dunes", "compiled", """{TWENTY} compiled""")
     (folder / "broken.py").write_text('"""open\n')
     (folder / "tests" / "case.py").write_text(f'"""{TWENTY} tests"""')
     monkeypatch.syspath_prepend(tmp_path)
-    embedded._build.cache_clear()
+    embedded.counted.cache_clear()
     yield "dunes"
-    embedded._build.cache_clear()
+    embedded.counted.cache_clear()
 
 
 def test_what_becomes_a_document(package):
-    found = [text.split()[-1] for text in embedded._documents([package])]
+    found = [text.split()[-1] for text in embedded.texts_of([package])]
     assert found == ["module", "function", "class", "method", "compiled"]
     assert package not in sys.modules
 
 
-def test_vocabulary_limits(package, monkeypatch):
-    monkeypatch.setattr(embedded, "MOST_SHARE", 1.0)
+def test_vocabulary_limits(package, changed):
+    changed(FITTING, word_share=1.0)
     counts, vocabulary = embedded_corpus([package])
     assert vocabulary == ("sand", "wind")  # the last words are in one document each
     np.testing.assert_array_equal(counts.toarray(), [[1, 19]] * 5)
@@ -88,7 +89,7 @@ def test_always_the_same_and_the_callers_own():
     again, _ = embedded_corpus(("numpy",), max_documents=150)
     first.data[:] = 0
     assert again.data.min() >= 1 and again.shape == (150, len(vocabulary))
-    embedded._build.cache_clear()
+    embedded.counted.cache_clear()
     fresh, words = embedded_corpus(("numpy",), max_documents=150)
     assert words == vocabulary
     np.testing.assert_array_equal(fresh.toarray(), again.toarray())

@@ -17,7 +17,9 @@ from scirocco.models import LDA
 from scirocco_latent.lda import arrays, as_corpus, guiding, hyper
 from scirocco_latent.lda.array_chain import DocumentBlocks
 from scirocco_latent.lda.chain import TopicChain
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
+from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = pytest.mark.compile
 
@@ -48,18 +50,17 @@ def exact_topics(allowed, prior):
 @pytest.mark.parametrize(
     ("seeds", "labels", "device"), [(SEEDS, None, "cpu"), (SEEDS, LABELS, "cpu"), (SEEDS, LABELS, "jax")]
 )
-def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, monkeypatch):
+def test_guided_chains_have_the_exact_posterior(seeds, labels, device, seed, changed):
     """Topics: sport (with seed words), vote (if there are labels), and free ones; two documents in a batch."""
     corpus = as_corpus(DOCUMENTS, WORDS)
     guide = guiding.guide(seeds, WEIGHT, labels, corpus, TOPICS)
     options = {"batch_size": 2, "growth": [(2, 3)], "spare_topics": 0, "num_threads": 1, "device": device}
-    settings = LDA(TOPICS, alpha=ALPHA, beta=BETA, **options)._settings(_size(corpus))
+    settings = resolve(LDA(TOPICS, alpha=ALPHA, beta=BETA, **options).get_params(), size_of(corpus))
     every = range(TOPICS)
     allowed = [every] * 4 if labels is None else [(1, 2), every, every, (0, 2)]
     prior = np.zeros((TOPICS, len(WORDS)))
     prior[0, :2] = WEIGHT
-    for name, tokens in {"_LEAST": 1, "_MOST": 9, "_ROUND": 1}.items():  # two blocks
-        monkeypatch.setattr(f"scirocco_latent.lda.array_chain.{name}", tokens)
+    changed(FITTING, least_block=1, most_block=9, rounded_to=1)  # two blocks
     blocks = DocumentBlocks(corpus, seed, settings.growth) if settings.by_arrays else None
     chain = TopicChain(corpus, settings, seed, 0, blocks=blocks, guide=guide)
     chain.advance(60)
@@ -83,7 +84,7 @@ def test_tokens_get_topics_of_their_documents(seed):
     tokens = arrays.Tokens(np.repeat(np.arange(copies), 2), np.tile(np.arange(2), copies))
     held = np.tile(np.array([0, 2]), copies)  # of a chain that continues from one without labels
     words = arrays.seed_words((seed, 3))
-    z = np.asarray(jax.jit(arrays._swept, static_argnums=5)(words, weights, tokens, held, alpha, copies))
+    z = np.asarray(jax.jit(arrays.swept, static_argnums=5)(words, weights, tokens, held, alpha, copies))
     known, unknown = z.reshape(copies, 2).T
     assert set(z.tolist()) == {1, 3}
     expected = scipy.integrate.quad(lambda x: 3 * x / (1 + 2 * x) / np.sqrt(x * (1 - x)) / np.pi, 0, 1)[0]

@@ -130,7 +130,7 @@ def test_momentum_changes_its_sign_at_the_mirror(method, speed):
     topics = langevin.begin(method, 1, 1000, 1.0, 0, 1)
     topics.theta[:] = 0.01 ** (1 / speed)
     before = topics.momentum.copy()
-    topics._glide(0.1)
+    topics.glide(0.1)
     moved = 0.01 + 0.1 * speed * before
     assert (moved < 0).any()
     np.testing.assert_array_equal(topics.momentum, np.where(moved < 0, -before, before))
@@ -149,7 +149,7 @@ def test_the_force_at_zero_is_that_at_the_length_of_a_step(method, prior):
         assert topics.theta[0, 0] == pytest.approx(abs(0.02 * ((BETA - 1) / 0.2 - 1) + noise[0, 0]), rel=1e-5)
     else:
         pull = 1.0 if method == "sghmc" else 0.0
-        assert topics._force(*given, np.float32(0.02))[0, 0] == pytest.approx((BETA - prior) / 0.02 - pull)
+        assert topics.force_on(*given, np.float32(0.02))[0, 0] == pytest.approx((BETA - prior) / 0.02 - pull)
 
 
 def log_posterior_mean(theta, counts):

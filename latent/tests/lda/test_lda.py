@@ -102,7 +102,7 @@ def test_presets():
 
 def test_one_line_says_what_was_chosen(capsys):
     """Without a terminal too, once in a process; not without progress."""
-    progress._print_once.cache_clear()
+    progress.print_once.cache_clear()
     for shown in (False, True, True):
         LDA(3).fit(X, num_steps=8, progress=shown)
     said = capsys.readouterr().err

@@ -8,11 +8,13 @@ import pytest
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from enumerated_topics import ALPHA, BETA, DOCUMENTS, TOPICS, WORDS, exact_products
-from scirocco_latent.lda import collapsed_chain
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.corpus import as_corpus
-from scirocco_latent.lda.estimator import LDA, _size
+from scirocco_latent.lda.estimator import LDA, size_of
 from scirocco_latent.lda.langevin import METHODS
+from scirocco_latent.lda.settings import resolve
+from scirocco_latent.lda.sizes import FITTING
+from scirocco_latent.lda.word_groups import num_groups
 
 pytestmark = pytest.mark.compile
 
@@ -42,7 +44,7 @@ def begin(seed, **options):
     """A chain on the six documents."""
     corpus = as_corpus(DOCUMENTS)
     lda = LDA(TOPICS, alpha=ALPHA, beta=BETA, num_threads=1, **options)
-    return TopicChain(corpus, lda._settings(_size(corpus)), seed, 0)
+    return TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), seed, 0)
 
 
 @pytest.mark.parametrize("sampler", ["scir", "gibbs"])
@@ -56,14 +58,14 @@ KERNELS = [(0, 1), (0, 3), (512, 3)]
 """Most topics of which all weights are computed, and groups of words."""
 
 
-def with_kernel(monkeypatch, most_dense, groups):
-    monkeypatch.setattr(collapsed_chain, "_MOST_DENSE", most_dense)
-    monkeypatch.setattr(collapsed_chain, "num_groups", lambda *size: groups)
+def with_kernel(changed, most_dense, groups):
+    changed(FITTING, dense_topics=most_dense, most_groups=groups, shared_tokens=1, visit_tokens=0.1)
+    assert num_groups(12, 6) == groups
 
 
 @pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
-def test_lists_of_topics_and_groups_of_words_are_exact(most_dense, groups, exact, seed, monkeypatch):
-    with_kernel(monkeypatch, most_dense, groups)
+def test_lists_of_topics_and_groups_of_words_are_exact(most_dense, groups, exact, seed, changed):
+    with_kernel(changed, most_dense, groups)
     check(begin(seed, batch_size=6, growth=None), exact, 3_000, 50)
 
 
@@ -84,7 +86,7 @@ def test_the_table_counts_the_remembered_topics(seed):
     X = rng.poisson(0.3, (50, 40))
     lda = LDA(4, sampler="gibbs", batch_size=7, growth=[(10, 3), (30, 2)], spare_topics=3)
     corpus = as_corpus(X)
-    chain = TopicChain(corpus, lda._settings(_size(corpus)), seed, 0)
+    chain = TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), seed, 0)
     words = np.repeat(np.tile(np.arange(40), 50), X.ravel())
     for _ in range(25):
         chain.advance(1)
@@ -119,7 +121,7 @@ def test_a_chain_goes_on_bit_for_bit(options):
     rng = np.random.default_rng(0)
     corpus = as_corpus(rng.poisson(0.4, (60, 30)))
     lda = LDA(3, batch_size=20, num_threads=1, sweeps=2, **options)
-    settings = lda._settings(_size(corpus))
+    settings = resolve(lda.get_params(), size_of(corpus))
     for cut in (4, 40):  # while it grows, and later
         whole, first, second = (TopicChain(corpus, settings, 1, 0) for _ in range(3))
         whole.advance(cut + 5)
@@ -137,22 +139,22 @@ def test_threads_change_nothing():
     draws = []
     for threads in (1, 2):
         lda = LDA(8, batch_size=100, growth=[(100, 2)], num_threads=threads)
-        chain = TopicChain(corpus, lda._settings(_size(corpus)), 1, 0)
+        chain = TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), 1, 0)
         chain.advance(10)
         draws.append(chain.draw())
     np.testing.assert_array_equal(*draws)
 
 
 @pytest.mark.parametrize(("most_dense", "groups"), KERNELS)
-def test_groups_of_words_go_on_bit_for_bit_in_any_number_of_threads(most_dense, groups, monkeypatch):
-    with_kernel(monkeypatch, most_dense, groups)
+def test_groups_of_words_go_on_bit_for_bit_in_any_number_of_threads(most_dense, groups, changed):
+    with_kernel(changed, most_dense, groups)
     corpus = as_corpus(np.random.default_rng(0).poisson(0.4, (60, 30)))
     chains = []
     for threads in (1, 2):
         lda = LDA(20, batch_size=40, num_threads=threads, sweeps=2, growth=[(30, 2)])
-        chain = TopicChain(corpus, lda._settings(_size(corpus)), 1, 0)
+        chain = TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), 1, 0)
         chain.advance(9)
-        later = TopicChain(corpus, lda._settings(_size(corpus)), 1, 0)
+        later = TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), 1, 0)
         later.restore(chain.state())
         chain.advance(4)
         later.advance(4)

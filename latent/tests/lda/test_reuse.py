@@ -13,7 +13,8 @@ from scirocco.errors import InvalidValueError
 from scirocco_latent.lda import LDA, DocumentStream, as_corpus
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.document_batches import CorpusBatches
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
 
 pytestmark = pytest.mark.compile
 
@@ -96,7 +97,7 @@ def test_every_token_has_a_topic_at_the_first_draw(sampler):
     corpus = as_corpus(np.random.default_rng(5).poisson(0.4, (100, 40)))
     for batch_size in (7, 30, 64, 100):
         lda = LDA(6, sampler=sampler, batch_size=batch_size, growth=[(20, 3), (100, 2)])
-        chain = TopicChain(corpus, lda._settings(_size(corpus)), 3, 0)
+        chain = TopicChain(corpus, resolve(lda.get_params(), size_of(corpus)), 3, 0)
         while chain.batches.growing:
             chain.advance(1)
         chain.advance(-(-100 // batch_size))

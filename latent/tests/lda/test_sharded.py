@@ -18,6 +18,7 @@ pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster
 from scirocco import schedules
 from scirocco.cluster.client import local as local_cluster
 from scirocco.cluster.rounds import Workers, opened, spread_over
+from scirocco.cluster.waits import WAITS
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.diffusions import host
 from scirocco.errors import InvalidValueError
@@ -25,7 +26,7 @@ from scirocco.simplex import theory
 from scirocco_latent.lda import LDA, DocumentStream
 from scirocco_latent.lda.document_batches import Delivery
 from scirocco_latent.lda.settings import Size, resolve
-from scirocco_latent.lda.sharded import Found, _added
+from scirocco_latent.lda.sharded import Found, summed
 from scirocco_latent.lda.stochastic_chain import StepLengths, StochasticChain
 
 pytestmark = pytest.mark.process
@@ -40,8 +41,7 @@ OPTIONS: dict[str, Any] = {"beta": 0.5, "batch_size": 40, "seed": 1, "num_sample
 @pytest.fixture(scope="module")
 def client():
     """Two workers; on a busy machine it takes minutes until one that was killed is replaced."""
-    with local_cluster(2) as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scirocco.cluster.rounds._WAIT_SECONDS", 1_200.0)
+    with local_cluster(2) as made, WAITS.changed(worker=1_200.0):
         yield made
 
 
@@ -190,7 +190,7 @@ def test_sums_are_packed_and_added_exactly(seed, highest):
         sums = rng.integers(0, highest, (4, 5), endpoint=True) * rng.integers(0, 2, (4, 5))
         wanted[words] += sums
         parts.append(Found.packed(words, sums))
-    np.testing.assert_array_equal(_added(parts, (9, 5), 0.25), (wanted * 0.25).astype(np.float32))
+    np.testing.assert_array_equal(summed(parts, (9, 5), 0.25), (wanted * 0.25).astype(np.float32))
 
 
 # -- what several steps on the same counts do to the law ---------------------------------------------------------------

@@ -12,7 +12,8 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 from scirocco_latent.lda import LDA, as_corpus
 from scirocco_latent.lda.chain import TopicChain
 from scirocco_latent.lda.document_batches import START_GROWTH, START_PASSES
-from scirocco_latent.lda.estimator import _size
+from scirocco_latent.lda.estimator import size_of
+from scirocco_latent.lda.settings import resolve
 
 pytestmark = pytest.mark.compile
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.compile
 def test_the_most_probable_start(seed):
     """The best by the joint probability; its changes are those of the collapsed Gibbs sampler."""
     corpus = as_corpus(np.random.default_rng(seed).poisson(0.6, (40, 12)))
-    settings = LDA(3)._settings(_size(corpus))
+    settings = resolve(LDA(3).get_params(), size_of(corpus))
     assert settings.starts == 8 and settings.growth == ()
     chain = TopicChain(corpus, settings, seed, 0)
     chain.begin()

@@ -27,7 +27,7 @@ STATUSES = (
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this version of typer imports it from
 Abort: type[BaseException] = typer.Abort
 _NO_SUCH = re.compile(r"No such (option|command):? ['\"]?([^'\"\s]+?)['\"]?(\.|\s|$)")
-_AGAIN_SECONDS, _SOON = 2.0, 0.1  # until Ctrl-C is sent again: if it was lost, if it was dropped
+_SOON = 0.1  # until Ctrl-C is sent again, if it was dropped
 
 
 class Interrupted(BaseException):
@@ -58,15 +58,15 @@ class _Pressed:
     again until the command has ended.
     """
 
-    def __init__(self, words: str):
-        self.words = words
+    def __init__(self, words: str, again: float):
+        self.words, self.again = words, again
         self.yes = False
         self._again: threading.Timer | None = None
         self._usual = sys.unraisablehook
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.yes = True
-        self._remind(_AGAIN_SECONDS)
+        self._remind(self.again)
         raise Interrupted(self.words)
 
     def dropped(self, what: sys.UnraisableHookArgs) -> None:
@@ -97,16 +97,17 @@ def _press() -> None:
 
 
 @contextlib.contextmanager
-def ending_at_once(words: str) -> Iterator[None]:
+def ending_at_once(words: str, again: float = 2.0) -> Iterator[None]:
     """Ctrl-C ends the whole command, also where it would only end the first of several runs.
 
     Where it is ignored (a command that a script runs in the background), it stays ignored.
+    If it was lost it is sent again, after `again` seconds.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield
         return
-    pressed, hook = _Pressed(words), sys.unraisablehook
+    pressed, hook = _Pressed(words, again), sys.unraisablehook
     signal.signal(signal.SIGINT, pressed)
     sys.unraisablehook = pressed.dropped
     try:

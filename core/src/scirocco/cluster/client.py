@@ -13,6 +13,7 @@ import jax
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco._version import __version__
+from scirocco.cluster.waits import WAITS
 from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
@@ -125,7 +126,6 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://", "inproc://")
-_CONNECT_SECONDS = 10  # for a scheduler to answer
 _WORKER_SECONDS = 30.0  # for a first worker to come
 
 
@@ -192,7 +192,7 @@ def _connect(distributed: ModuleType, address: str, purpose: str) -> Client:
             f"{address!r}."
         )
     try:
-        return distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        return distributed.Client(address, timeout=WAITS.answer, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise InvalidValueError(
             f"`client` of {purpose}: no scheduler answers at {address} ({error}). Start one with `dask scheduler`, and "

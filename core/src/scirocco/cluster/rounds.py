@@ -18,6 +18,7 @@ import numpy as np
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.cluster.client import address_of
+from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidValueError, WorkerError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Result = TypeVar("Result")
 
 log = logging.getLogger("scirocco")
 _ATTEMPTS = 5  # of a round that lost a worker
-_WAIT_SECONDS, _LOOK_SECONDS = 60.0, 0.1  # for a new worker, and between two looks
+_LOOK_SECONDS = 0.1  # between two looks for a new worker
 
 
 class Workers:
@@ -68,11 +69,11 @@ class Workers:
 
         (A cluster's own `wait_for_workers` may not notice workers that were replaced.)
         """
-        end = time.monotonic() + _WAIT_SECONDS
+        end = time.monotonic() + WAITS.worker
         while not (found := self.client.nthreads()):
             if time.monotonic() > end:
                 raise WorkerError(
-                    f"the cluster at {address_of(self.client)} has had no worker for {_WAIT_SECONDS:g} s. Start "
+                    f"the cluster at {address_of(self.client)} has had no worker for {WAITS.worker:g} s. Start "
                     "one, and fit again; with a `store` and resume=True the fit resumes from its last commit."
                 )
             time.sleep(_LOOK_SECONDS)

@@ -20,6 +20,7 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.cluster.client import address_of
 from scirocco.cluster.pickling import Parcel, packed, unpacked
+from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Tell = Callable[[int], None]
 
 _TELL_SECONDS = 0.5  # between two progress reports of a job
 _stopped: set[str] = set()
-_running: collections.Counter[str] = collections.Counter()
+RUNNING_JOBS: collections.Counter[str] = collections.Counter()
 _lock = threading.Lock()
 
 
@@ -103,9 +104,9 @@ def check_wanted() -> None:
 
 def _count(run_id: str, change: int) -> None:
     with _lock:  # a worker may have several threads
-        _running[run_id] += change
-        if not _running[run_id]:
-            del _running[run_id]
+        RUNNING_JOBS[run_id] += change
+        if not RUNNING_JOBS[run_id]:
+            del RUNNING_JOBS[run_id]
 
 
 def stop(run_id: str) -> None:
@@ -115,16 +116,14 @@ def stop(run_id: str) -> None:
 
 def num_running(run_id: str) -> int:
     """The number of jobs of a call that this worker runs now."""
-    return _running.get(run_id, 0)
+    return RUNNING_JOBS.get(run_id, 0)
 
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 OnProgress = Callable[[int, int], Any]
 
-_LOOK_SECONDS = 5.0  # between two checks of the connection
 _END_SECONDS = 30.0  # for cancelled jobs to end
-_SILENT_SECONDS = 30.0  # without a report, until waiting jobs are mentioned
 
 
 class _Word(NamedTuple):
@@ -259,7 +258,7 @@ class _Tasks:
         warned, begin = False, time.monotonic()
         while True:
             try:
-                return self.words.get(timeout=_LOOK_SECONDS)
+                return self.words.get(timeout=WAITS.look)
             except queue.Empty:
                 self._check_connection()
                 if not warned:
@@ -271,7 +270,7 @@ class _Tasks:
         if not self.client.nthreads():
             _checks.warn(f"{cluster} has no workers left; the jobs wait for new workers.")
             return True
-        if self.waited or silent < _SILENT_SECONDS:
+        if self.waited or silent < WAITS.silence:
             return False
         if any(self.client.run(num_running, self.run_id, on_error="ignore").values()):
             return False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scirocco import _checks
+from scirocco._adjustable import Adjustable
 from scirocco.combine import assumptions
 from scirocco.combine.assumptions import SampleMoments, effective_of, moments, moments_of, product
 from scirocco.combine.draws import AssumptionCheck, Combined, ShardDraws, conclude, read_shards
@@ -23,14 +25,23 @@ _ANNEALED = 0.75
 """Part of the burn-in in which the bandwidth falls."""
 _BURNIN = {"gibbs": 100, "independent": 1000}  # sweeps
 _MOVED = 0.05  # share of moves below which there is a warning
-_SINGLE = 1e4
-"""|x|²/h² below which single precision gives log weights to 10⁻³."""
-_BLOCK = 1 << 22
-"""Weights computed at a time."""
-_STRETCH = 128
-"""Draws whose weights are summed before one of them is looked for."""
-_FAR = -50.0
-"""Largest log weight below which they are shifted, lest all vanish."""
+
+
+@dataclass
+class WalkSizes(Adjustable):
+    """How weights are computed."""
+
+    single: float = 1e4
+    """|x|²/h² below which single precision gives log weights to 10⁻³."""
+    block: int = 1 << 22
+    """Weights computed at a time."""
+    stretch: int = 128
+    """Draws whose weights are summed before one of them is looked for."""
+    far: float = -50.0
+    """Largest log weight below which they are shifted, lest all vanish."""
+
+
+WALKING = WalkSizes()
 
 
 def kdemc(
@@ -259,7 +270,7 @@ def sample_components(
     share = 1.0 - 1.0 / len(points)
     movers: list[_Gibbs] | list[_Independent]
     if moves == "gibbs":
-        single = normals is None and max(_squares(part).max() for part in points) < _SINGLE * h**2
+        single = normals is None and max(_squares(part).max() for part in points) < WALKING.single * h**2
         movers = [
             _Gibbs(part, share, np.float32 if single else np.float64, normals, s) for s, part in enumerate(points)
         ]
@@ -313,7 +324,7 @@ class _Gibbs:
         self._size, self._share, self._kind, self._normals = len(part), share, kind, normals
         more = [] if normals is None else [part, normals.fixed(s, part)[:, None]]
         columns = np.concatenate([part, -0.5 * _squares(part)[:, None], np.ones((len(part), 1)), *more], axis=1)
-        width = min(_STRETCH, len(part))
+        width = min(WALKING.stretch, len(part))
         extra = np.zeros((-len(part) % width, columns.shape[1]))  # to whole stretches
         self._columns = np.ascontiguousarray(np.concatenate([columns, extra]).T, kind)
         self._width = width
@@ -326,14 +337,14 @@ class _Gibbs:
             rows = np.concatenate([rows, self._normals.slopes(others), np.ones((len(now), 1))], axis=1)
         rows = rows.astype(self._kind)
         uniforms = rng.random(len(now))
-        size = max(1, _BLOCK // self._columns.shape[1])
+        size = max(1, WALKING.block // self._columns.shape[1])
         blocks = [slice(first, first + size) for first in range(0, len(now), size)]
         return np.concatenate([self._choose(rows[block] @ self._columns, uniforms[block]) for block in blocks])
 
     def _choose(self, logits: Array, uniforms: Array) -> Array:
         """One index for each row, with probabilities ∝ exp(logits): first its stretch, then its place there."""
         logits[:, self._size :] = -np.inf
-        far = logits.max(axis=1) < _FAR
+        far = logits.max(axis=1) < WALKING.far
         logits[far] -= logits[far].max(axis=1, keepdims=True)
         weights = np.exp(logits, out=logits).reshape(len(logits), -1, self._width)
         sums = np.cumsum(weights.sum(axis=2, dtype=np.float64), axis=1)

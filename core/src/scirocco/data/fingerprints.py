@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from scirocco._checksum import checksum
+from scirocco.data.sizes import READING
 
 _BLOCK = 1 << 20  # bytes hashed at a time
-_MANY = 64  # blocks, from which on threads are used
 _THREADS = 4  # that hash at once
 
 
@@ -50,7 +50,7 @@ def _checksums(array: np.ndarray) -> bytes:
     def one(start: int) -> int:
         return checksum(np.ascontiguousarray(array[start : start + step]))
 
-    if len(starts) < _MANY:
+    if len(starts) < READING.threaded_blocks:
         crcs = list(map(one, starts))
     else:
         with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from scirocco._random import SeedPurpose
 from scirocco.data.arrays import ArraySource, RowSource, from_arrays
+from scirocco.data.sizes import READING
 from scirocco.data.values import as_numpy, missing, named_columns
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree
@@ -17,8 +18,8 @@ from scirocco.types import Data, PyTree
 _FULL_ENOUGH = 0.2
 """Share of the places in bins of one group each that must hold rows; below, several groups share a bin."""
 _FEWEST_PLACES = 4
-_SHARE, _AT_ONCE = 0.25, 1 << 20
-"""Share of the memory that rows may take; rows that are read together."""
+_AT_ONCE = 1 << 20
+"""Rows that are read together."""
 
 
 class Labelled:
@@ -183,7 +184,7 @@ def _is_large(source: RowSource) -> bool:
 
     leaves = jax.tree.leaves(source.row_spec)
     each = sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
-    return each * source.num_rows > _SHARE * available_memory()
+    return each * source.num_rows > READING.share_of_memory * available_memory()
 
 
 def label_codes(values: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

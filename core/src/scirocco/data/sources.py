@@ -12,6 +12,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.data.arrays import ArraySource, RowSource, as_arrays, from_arrays
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Data, PyTree, Rows
 
@@ -158,9 +159,6 @@ def _compare(name: str, call: str, rows: Rows, spec: PyTree, count: int) -> None
             raise InvalidTypeError(f"`{leaf}` of {name} has dtype {want[1]}; real numbers are required.")
 
 
-_SHARE = 0.25  # of the free memory; larger maps are streamed
-
-
 class MappedSource(RowSource):
     """Rows of memory-mapped arrays, read when needed; in the user's order, so not known to be shuffled."""
 
@@ -211,7 +209,7 @@ def worth_streaming(data: Data) -> bool:
     leaves = jax.tree.leaves(data)
     if not leaves or not all(isinstance(leaf, np.memmap) for leaf in leaves):
         return False
-    return _tree.nbytes(data) > _SHARE * available_memory()
+    return _tree.nbytes(data) > READING.share_of_memory * available_memory()
 
 
 def check_memory(num_bytes: int, what: str, advice: str) -> None:
@@ -224,12 +222,12 @@ def check_memory(num_bytes: int, what: str, advice: str) -> None:
         )
 
 
-def available_memory() -> int:
+def available_memory(root: Path = Path("/")) -> int:
     """Bytes that are available for the page cache, within the limits of a container."""
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
-    for path, name in (("/proc/meminfo", "MemAvailable:"), ("/sys/fs/cgroup/memory.max", "")):
+    for path, name in (("proc/meminfo", "MemAvailable:"), ("sys/fs/cgroup/memory.max", "")):
         try:
-            text = Path(path).read_text()
+            text = (root / path).read_text()
         except OSError:
             continue
         words = text.partition(name)[2].split() if name else text.split()

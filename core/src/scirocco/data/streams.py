@@ -15,6 +15,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco.data.arrays import RowSource, check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
+from scirocco.data.sizes import READING
 from scirocco.data.sources import available_memory
 from scirocco.data.superbatches import ScatteredRows, ShuffledBlocks, Superbatch, SuperbatchScheme
 from scirocco.data.tables import EachRow, Feed, Segment, Summed, Table, size_of_row, to_device
@@ -25,12 +26,9 @@ log = logging.getLogger("scirocco")
 
 _SUPERBATCH_BYTES = 32 << 20  # of rows in one superbatch
 _WIDE_SUPERBATCH_BYTES = 64 << 20  # if distant rows must be mixed
-_MAX_GROUP = 256  # batches in a superbatch
 _MAX_BLOCKS = 16  # windows in a superbatch
-_PASS_BYTES = 8 << 20  # of a piece in a pass over all rows
-_CACHE_SHARE = 0.7  # of the free memory, for the page cache
 _SETUP_BATCH = 500  # rows of the batches of a set-up without batches
-_BUFFERS = 3  # superbatches: one is used, the others are filled
+BUFFERS = 3  # superbatches: one is used, the others are filled
 _PLANNED = 4  # superbatches drawn by one program
 
 
@@ -80,7 +78,7 @@ class Streamed(Table):
 
     def _pieces(self) -> Iterator[Rows]:
         """All rows in order; a piece is valid until the next but one is requested."""
-        length = min(self.num_rows, max(256, _PASS_BYTES // size_of_row(self.reader.spec)))
+        length = min(self.num_rows, max(256, READING.pass_bytes // size_of_row(self.reader.spec)))
         buffers = [self.reader.buffer(length) for _ in range(2)]
 
         def read(number: int) -> Rows:
@@ -212,7 +210,7 @@ class _SuperbatchFeed(Feed):
         words = np.array(jax.random.key_data(key))
         self._key, self._seed = jax.random.wrap_key_data(jnp.array(words)), words.ravel().tolist()
         self._plans: dict[int, np.ndarray] = {}
-        self._buffers: list[Rows] = []
+        self.buffers: list[Rows] = []
         self._spare: Rows = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         self._ahead: dict[int, Future[Segment]] = {}
@@ -226,7 +224,7 @@ class _SuperbatchFeed(Feed):
         if wanted not in self._ahead:
             self._drop_ahead()
         # A request for this one means that the previous one is no longer used: its buffer can be filled at once.
-        for coming in range(wanted, wanted + _BUFFERS):
+        for coming in range(wanted, wanted + BUFFERS):
             if coming not in self._ahead:
                 self._ahead[coming] = self._pool.submit(self._fill, coming, self._plan(coming))
         self._current = (wanted, self._ahead.pop(wanted).result())
@@ -239,11 +237,11 @@ class _SuperbatchFeed(Feed):
         return self._plans.pop(number)
 
     def _fill(self, number: int, plan: np.ndarray) -> Segment:
-        if not self._buffers:
+        if not self.buffers:
             rows = self._scheme.group * self._scheme.batching.size
-            self._buffers = [self._reader.buffer(rows) for _ in range(_BUFFERS)]
+            self.buffers = [self._reader.buffer(rows) for _ in range(BUFFERS)]
             self._spare = self._reader.buffer(self._scheme.spare_rows)
-        scheme, buffer = self._scheme, self._buffers[number % _BUFFERS]
+        scheme, buffer = self._scheme, self.buffers[number % BUFFERS]
         index = scheme.fill(self._reader, plan, [*self._seed, number], buffer, self._spare)
         rows = jax.block_until_ready(jax.tree.map(to_device, buffer))
         first = number * scheme.group
@@ -267,7 +265,7 @@ class _SuperbatchFeed(Feed):
     def close(self) -> None:
         """End the thread."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._reader.forget(self._buffers)
+        self._reader.forget(self.buffers)
 
 
 def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool) -> tuple[SuperbatchScheme, str]:
@@ -276,7 +274,7 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
     shuffled = source.shuffled
     room = available_memory()
     nbytes = row_bytes * source.num_rows
-    fits = nbytes <= _CACHE_SHARE * room
+    fits = nbytes <= READING.share_of_cache * room
     size = f"{nbytes / 2**30:.2f} GiB of rows, {room / 2**30:.1f} GiB of memory free"
     if not isinstance(batching, Blocks):
         scattered, reason = True, "this estimator requires independent rows"
@@ -299,7 +297,7 @@ def choose(source: RowSource, spec: PyTree, batching: Batching, automatic: bool)
 def _make(batching: Batching, row_bytes: int, scattered: bool, shuffled: bool) -> SuperbatchScheme:
     """Superbatches of a power of two batches, about 32 MB (64 MB if distant rows must be mixed)."""
     target = _SUPERBATCH_BYTES if scattered or shuffled else _WIDE_SUPERBATCH_BYTES
-    most = min(_MAX_GROUP, target // (row_bytes * batching.size), batching.num_rows // batching.size)
+    most = min(READING.superbatch_batches, target // (row_bytes * batching.size), batching.num_rows // batching.size)
     group = 1 << max(0, int(most).bit_length() - 1)
     if scattered:
         return ScatteredRows(batching, group)

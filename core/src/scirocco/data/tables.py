@@ -21,6 +21,7 @@ from scirocco import _tree
 from scirocco._programs import setup_program
 from scirocco.data.batching import Batching, IndependentRows
 from scirocco.data.shuffle import random_order, uniform_index
+from scirocco.data.sizes import READING
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree, Rows
 
 _CHUNK_BYTES = 1 << 21  # of rows in one piece of a sum over all
@@ -150,7 +151,6 @@ class Probed:
         return jax.jvp(lambda p: self.summand.each(p, rows, key), (at,), (direction,))
 
 
-_WORTH_SHARING = 1 << 20  # bytes; smaller arrays are copied
 ENDLESS = 1 << 31  # steps: more than a run has
 
 
@@ -307,7 +307,7 @@ def to_device(array: np.ndarray) -> jax.Array:
 
     Large data are then used in place: they must not change while the result is in use.
     """
-    shared = jax.default_backend() == "cpu" and array.nbytes >= _WORTH_SHARING
+    shared = jax.default_backend() == "cpu" and array.nbytes >= READING.shared_bytes
     # required by DLPack
     fit = array.flags.c_contiguous and array.flags.writeable and array.dtype.kind in "fiu"
     if shared and fit and array.ctypes.data % 64 == 0:

@@ -63,7 +63,7 @@ _LOADERS: dict[str, Callable[..., Any]] = {
     "mnist": mnist,
     "graphs": graphs,
 }
-_told: set[str] = set()
+TOLD: set[str] = set()
 
 
 def load(name: str, folder: Folder = None, **options: Any) -> Any:
@@ -90,7 +90,7 @@ def load(name: str, folder: Folder = None, **options: Any) -> Any:
         hint = did_you_mean(name, _LOADERS)
         raise InvalidValueError(f"there is no data set `{name}`.{hint} Available are {', '.join(_LOADERS)}.")
     found = _LOADERS[name](folder, **options)
-    if name not in _told:
-        _told.add(name)
+    if name not in TOLD:
+        TOLD.add(name)
         print(f"{name}: {ENTRIES[name].licence}", file=sys.stderr)
     return found

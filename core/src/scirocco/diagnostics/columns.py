@@ -10,12 +10,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from scirocco._adjustable import Adjustable
 from scirocco.diagnostics.measures import Array, Places
 
-_READ = 4_000_000
-"""The most numbers read at once."""
-_HELD = 1 << 25
-"""The most numbers in a part of `parts`."""
+
+@dataclass
+class ColumnSizes(Adjustable):
+    """How draws are read."""
+
+    read: int = 4_000_000
+    """The most numbers read at once."""
+    held: int = 1 << 25
+    """The most numbers in a part of `parts`."""
+
+
+COLUMNS = ColumnSizes()
 
 
 class Leaf(Protocol):
@@ -79,7 +88,7 @@ class Columns:
 
     def parts(self) -> Iterator[Columns]:
         """The included columns, in parts that fit into memory."""
-        number = max(1, _HELD // max(1, self.num_chains * self.num_draws))
+        number = max(1, COLUMNS.held // max(1, self.num_chains * self.num_draws))
         places = np.arange(self.total) if self.places is None else self.places
         for start in range(0, max(1, len(places)), number):
             yield self.select(places[start : start + number])
@@ -135,7 +144,7 @@ def _size(leaf: Leaf) -> int:
 
 def _read(leaf: Leaf, here: Places, first: int, stride: int, out: Array) -> None:
     size = _size(leaf)
-    block = max(1, _READ // (size * leaf.shape[0]) // stride) * stride
+    block = max(1, COLUMNS.read // (size * leaf.shape[0]) // stride) * stride
     done = 0
     for start in range(first, leaf.shape[1], block):
         some = np.asarray(leaf[:, start : start + block : stride])

@@ -109,7 +109,7 @@ def rhat(values: npt.ArrayLike, method: str = "rank", group_size: int = 1) -> Ar
     """
     measures = {
         "rank": lambda x: _rank_rhat(_Ranked(x), group_size),
-        "split": lambda x: _split_rhat(_halves(x), group_size),
+        "split": lambda x: split_rhat(_halves(x), group_size),
     }
     measure = measures[_checks.choice(method, "method", tuple(measures))]
     return _each(values, measure, fewest_chains=2, group_size=group_size)
@@ -395,12 +395,13 @@ def _error(x: Array, group_size: int) -> Array:
 
 
 def _rank_rhat(ranked: _Ranked, group_size: int, scores: Array | None = None) -> Array:
-    bulk = _split_rhat(ranked.scores() if scores is None else scores, group_size)
-    tail = _split_rhat(ranked.folded_scores(), group_size)
+    bulk = split_rhat(ranked.scores() if scores is None else scores, group_size)
+    tail = split_rhat(ranked.folded_scores(), group_size)
     return np.where(tail > bulk, tail, bulk)
 
 
-def _split_rhat(halves: Array, group_size: int) -> Array:
+def split_rhat(halves: Array, group_size: int) -> Array:
+    """R-hat of halves of chains; chains of a group share their batches."""
     length = halves.shape[2]
     within = halves.var(axis=2, ddof=1).mean(axis=1)
     if group_size == 1:

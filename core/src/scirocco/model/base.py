@@ -14,12 +14,23 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from scirocco._adjustable import Adjustable
 from scirocco.errors import InvalidTypeError
 from scirocco.types import Array, Key, Params, PyTree, Rows
 
-_LOOK_EVERY = 8  # models that are made from one count of the maps to the next
-_SHARE_OF_MAPS = 0.5  # that programs may use: others in the process need maps, too
-_MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+
+@dataclasses.dataclass
+class MapLimits(Adjustable):
+    """When compiled programs are dropped."""
+
+    look_every: int = 8
+    """Models that are made from one count of the maps to the next."""
+    share: float = 0.5
+    """Share of the maps that programs may use: others in the process need maps, too."""
+
+
+ROOM = MapLimits()
+MAPS, MAPS_LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 _calls = itertools.count(1)
 
 
@@ -29,13 +40,13 @@ def make_room() -> None:
     Programs are compiled for a model, and kept for the next run of it. Each takes memory maps, of which Linux allows
     65,530 (some 250 to 450 models); beyond that the compiler crashes. Models that are still in use are compiled again.
     """
-    if next(_calls) % _LOOK_EVERY:
+    if next(_calls) % ROOM.look_every:
         return
     try:
-        used, limit = _MAPS.read_bytes().count(b"\n"), int(_LIMIT.read_text())
+        used, limit = MAPS.read_bytes().count(b"\n"), int(MAPS_LIMIT.read_text())
     except (OSError, ValueError):  # other systems have no such limit
         return
-    if used > _SHARE_OF_MAPS * limit:
+    if used > ROOM.share * limit:
         for name, module in list(sys.modules.items()):
             for value in list(vars(module).values()) if name.partition(".")[0] == "scirocco" else ():
                 clear = getattr(value, "clear_cache", None)

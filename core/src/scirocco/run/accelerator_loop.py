@@ -16,6 +16,7 @@ from scirocco import _tree
 from scirocco.model import Posterior
 from scirocco.run import loop
 from scirocco.run.loop import Chunk, Draws, KernelState, Parts, noise_and_signs, step_key
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers import Mover
 from scirocco.types import Array, Params, PyTree
 
@@ -23,8 +24,6 @@ _NOISE_AHEAD_PAYS = 32
 """Share of the room for randomness above which a step draws its own noise."""
 _UNROLL = (4, 5, 3, 2)
 """Steps written out in a loop whose length they divide, the best first."""
-_LONG_STEP = 1 << 23
-"""Parameters: a step then takes so long that fewer kernels gain nothing, and the program has it only once."""
 
 
 class Pace(NamedTuple):
@@ -48,9 +47,9 @@ class Pace(NamedTuple):
 def pace_of(parts: Parts, params: Params, every: int, num_chains: int, group_size: int) -> Pace:
     """The pace of that many chains, of which so many share their batches."""
     numbers, plans = (num_chains * max(1, size) for size in (_tree.size(params), parts.batching.plan_size))
-    inline = numbers * _NOISE_AHEAD_PAYS > loop.AHEAD_WORDS_ACCELERATOR
-    room = loop.AHEAD_WORDS_ACCELERATOR // (plans if inline else max(numbers, plans))
-    ahead = max(1, min(loop.AHEAD_STEPS, room))
+    inline = numbers * _NOISE_AHEAD_PAYS > RUNNING.ahead_words_accelerator
+    room = RUNNING.ahead_words_accelerator // (plans if inline else max(numbers, plans))
+    ahead = max(1, min(RUNNING.ahead_steps, room))
     return Pace(every, ahead, inline, group_size > 1)
 
 
@@ -118,7 +117,7 @@ def advance_by_draws(
 def _next(strides: Strides, made: MadeDraws) -> MadeDraws:
     """A loop of fixed length where one fits, otherwise the steps to the next draw."""
     group, rest = partial(_group, strides), partial(_rest, strides)
-    if _tree.size(made.state.sampler.position) >= _LONG_STEP:
+    if _tree.size(made.state.sampler.position) >= RUNNING.long_step:
         return rest(made)
     fits = (strides.num_steps - made.done >= strides.length) & (made.done % strides.every == 0)
     return jax.lax.cond(fits, group, rest, made)

@@ -361,7 +361,7 @@ def _of_scores(
     else:
         mean, spread = mean.astype(kind), spread.astype(kind)
         z, g, units = (some - mean) / spread, scores * spread, None
-    return _line(z, g, units, measures)
+    return stein_line(z, g, units, measures)
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -378,7 +378,7 @@ _CLEAR = 3.0
 """How many standard errors an eigenvalue of the fitted line must be above 0 for its inverse to be used."""
 
 
-def _line(
+def stein_line(
     z: np.ndarray, g: np.ndarray, units: np.ndarray | None, measures: dict[str, Any]
 ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """The moments that the line through the scores implies, relative to mean 0 and variance 1 of each parameter."""

@@ -27,9 +27,8 @@ from scirocco.reducers import MomentResult, ZeroVarianceResult
 from scirocco.run import loop
 from scirocco.run.loop import KernelState, Start
 from scirocco.run.setup import Problem
+from scirocco.run.sizes import RUNNING
 from scirocco.types import Array, Key, Params, PyTree
-
-_MAX_ARRAY_BYTES = 1 << 25  # a full metric of 2,000 parameters in double precision
 
 
 def _known() -> dict[str, type]:
@@ -68,7 +67,7 @@ def encode(part: Any) -> Any:
         return {"class": cls.__qualname__, "module": cls.__module__, "fields": _fields(part)}
     if _tree.is_array(part):
         array = np.asarray(part)
-        if array.nbytes <= _MAX_ARRAY_BYTES and array.dtype.kind in "fiub":
+        if array.nbytes <= RUNNING.recorded_bytes and array.dtype.kind in "fiub":
             content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
             return {"array": content, "dtype": array.dtype.str, "shape": list(array.shape)}
     return {"unknown": type(part).__name__}
@@ -175,7 +174,7 @@ def point(position: Params) -> list[Any]:
     A position as large as a draw has no place in a record; the other one is written as two numbers per leaf.
     """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(position)]
-    if _tree.size(position) <= _MANY_PARAMETERS:
+    if _tree.size(position) <= RUNNING.recorded_parameters:
         return [encode(leaf) for leaf in leaves]
     return [
         {
@@ -228,14 +227,12 @@ def _as_lists(values: dict[str, Array]) -> dict[str, list[list[float]]]:
 
 
 def _shifts(position: Params) -> list[float]:
-    scales = _SCALES if _tree.size(position) <= _MANY_PARAMETERS else _SCALES[1:2]
+    scales = _SCALES if _tree.size(position) <= RUNNING.recorded_parameters else _SCALES[1:2]
     return [sign * scale for scale in scales for sign in (1, -1)]
 
 
 _SCALES = (0.1, 1.0, 10.0, 100.0)
 """How far from the start models are compared."""
-_MANY_PARAMETERS = 1_000_000
-"""Numbers in a position above which models are compared at one of the same mean and spread, and at few points."""
 
 
 def _around(leaf: np.ndarray, shifts: list[float]) -> np.ndarray:

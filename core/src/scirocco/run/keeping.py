@@ -15,12 +15,11 @@ from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
 from scirocco.reducers import Reducing
 from scirocco.run import loop
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers import Gradient, Sampler
 from scirocco.store import Store, StoredArray, Variable
 from scirocco.types import Params, PyTree
 
-_BUFFER_BYTES, _MAX_CAPACITY = 1 << 25, 8_192
-"""The most bytes, and draws, of a chunk on the device."""
 _MANY_BYTES, _PINNED = 1 << 20, "pinned_host"
 """Bytes of a leaf from which it is copied by way of the kind of memory that JAX calls so."""
 
@@ -241,11 +240,9 @@ class DeviceChains(Chains):
 def buffer_capacity(position: Params, keep_gradients: bool, num_chains: int) -> int:
     """How many draws of that many chains stay on the device before they are copied to the host."""
     per_draw = _tree.nbytes(position) * (2 if keep_gradients else 1) * num_chains + 16
-    return max(1, min(_MAX_CAPACITY, _BUFFER_BYTES // per_draw))
+    return max(1, min(RUNNING.buffer_draws, RUNNING.buffer_bytes // per_draw))
 
 
-_COMMIT_SECONDS, _COMMIT_SHARE = 2.0, 0.05
-"""Seconds between commits, and the largest share of the time that they may take."""
 GROUPS = {"draws": "posterior", "gradients": "gradients", "stats": "sample_stats", "traces": "traces"}
 
 
@@ -317,7 +314,7 @@ class StoreSink:
 
     def __init__(self, store: Store, spec: Kept):
         self.store, self._spec, self.path = store, spec, store.path
-        self._last, self._pause = time.perf_counter(), _COMMIT_SECONDS
+        self._last, self._pause = time.perf_counter(), RUNNING.commit_seconds
 
     def add(self, chunk: HostChunk) -> None:
         """Append to each group what there is for it."""
@@ -336,7 +333,7 @@ class StoreSink:
         begin = time.perf_counter()
         self.store.commit(state, progress)
         self._last = time.perf_counter()
-        self._pause = max(_COMMIT_SECONDS, (self._last - begin) / _COMMIT_SHARE)
+        self._pause = max(RUNNING.commit_seconds, (self._last - begin) / RUNNING.commit_share)
 
     def collect(self) -> Kept:
         """Arrays that stay on the disk."""

@@ -43,10 +43,11 @@ class Locals(NamedTuple):
     def to_frame(self) -> Any:
         """A pandas data frame with one row per group and number, by the group's label and the number's name."""
         pandas = require("pandas", "to_frame()")
-        found = {name: _columns(getattr(self, name)) for name in ("mean", "sd", "low", "high")}
-        names = found["mean"].names
+        found = {"mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
+        columns = {name: _columns(values) for name, values in found.items()}
+        names = columns["mean"].names
         index = pandas.MultiIndex.from_product([self.groups, names], names=["group", "variable"])
-        return pandas.DataFrame({name: of.values[0].ravel() for name, of in found.items()}, index)
+        return pandas.DataFrame({name: of.values[0].ravel() for name, of in columns.items()}, index)
 
 
 def _columns(tree: PyTree) -> Columns:

@@ -21,18 +21,15 @@ from scirocco import _tree
 from scirocco.estimators import Batch, Batching, Context, Estimate, Estimator
 from scirocco.model import Posterior, WithValue
 from scirocco.model.base import valued
+from scirocco.run.sizes import RUNNING
 from scirocco.samplers import Gradient, Reference, Sampler
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 if TYPE_CHECKING:
     from scirocco.run.schemes import Scheme
 
-AHEAD_STEPS = 256
-"""The most steps whose randomness is drawn together."""
 _AHEAD_WORDS = 1 << 16
-"""Numbers in that randomness that stay in the cache of a CPU."""
-AHEAD_WORDS_ACCELERATOR = 1 << 24
-"""Numbers in it on an accelerator: 64 MB."""
+"""Numbers in the randomness of steps drawn together that stay in the cache of a CPU."""
 _LOOK_AT_ROWS = 1_000
 """Rows of the first batch at which the log density of a start is checked."""
 
@@ -318,8 +315,8 @@ def code_of(position: Params) -> Array:
 def ahead_steps(parts: Parts, params: Params) -> int:
     """The number of steps whose randomness is drawn together: at most 256, limited by cache (64 MB on accelerators)."""
     words = max(_tree.size(params), parts.batching.plan_size)
-    room = AHEAD_WORDS_ACCELERATOR if in_lockstep() else _AHEAD_WORDS
-    return max(1, min(AHEAD_STEPS, room // max(1, words)))
+    room = RUNNING.ahead_words_accelerator if in_lockstep() else _AHEAD_WORDS
+    return max(1, min(RUNNING.ahead_steps, room // max(1, words)))
 
 
 def in_lockstep() -> bool:

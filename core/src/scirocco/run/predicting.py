@@ -31,10 +31,9 @@ from scirocco.estimators import Full
 from scirocco.estimators.base import full_products
 from scirocco.model import Model, Posterior
 from scirocco.model.checks import asks_for_key, describe, trace
+from scirocco.run.sizes import RUNNING
 from scirocco.types import Array, Data, Datum, Key, Params, PyTree, Rows
 
-_NUMBERS = 1 << 22
-"""Numbers that a chunk holds at once: rows × draws × the widest intermediate value."""
 _FEWEST_ROWS, _MOST_ROWS = 16, 1 << 13
 """Rows of a chunk, whatever they need."""
 
@@ -95,7 +94,7 @@ def draws_of(run: Any) -> PyTree:
 
 def chunk_size(num_draws: int, width: int, num_rows: int) -> int:
     """Rows per chunk, if each holds `width` numbers for each draw."""
-    fitting = _NUMBERS // max(1, num_draws * width)
+    fitting = RUNNING.predicted_numbers // max(1, num_draws * width)
     return min(num_rows, max(_FEWEST_ROWS, min(_MOST_ROWS, fitting)))
 
 

@@ -190,7 +190,7 @@ class Bar:
         if not (self._enabled and line):
             return
         if self._progress is None:
-            _print_once(line)
+            print_once(line)
         elif isinstance(self._progress, Cell):
             self._progress.say(line)
         else:
@@ -203,7 +203,7 @@ class Bar:
 
 
 @functools.cache
-def _print_once(line: str) -> None:
+def print_once(line: str) -> None:
     """In the log of a batch job, say, which may make a thousand such runs."""
     print(line, file=sys.stderr, flush=True)
 

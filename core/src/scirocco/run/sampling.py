@@ -212,7 +212,7 @@ def sample(
         _checks.positive_int(seed, "seed", minimum=0),
         Keeping.checked(keep_gradients, keep_draws, reducers),
         _checks.choice(chain_method, "chain_method", _chains.METHODS),
-        group_size=_group_size(batches, num_chains),
+        group_size=group_size_of(batches, num_chains),
     )
     if plan.seed >= 1 << 32:
         raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
@@ -333,7 +333,7 @@ def resume(
     return carry_out(stored_request(path, model, source, num_samples, method, **how))
 
 
-def _group_size(batches: Any, num_chains: int) -> int:
+def group_size_of(batches: Any, num_chains: int) -> int:
     """The number of chains that share their batches."""
     if isinstance(batches, str):
         if _checks.choice(batches, "batches", ("own", "grouped")) == "own":

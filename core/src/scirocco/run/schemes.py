@@ -295,7 +295,7 @@ class InTurn(Scheme):
         batch = parts.batching.take(parts.data, plan)
         single = _alone(parts, batch.num_rows)
         own = None if key is None else jax.random.fold_in(key, index)
-        context = context_of(parts, _share(batch, place, len(readers), single), number, own)
+        context = context_of(parts, share_of(batch, place, len(readers), single), number, own)
         estimator, kind = serving(parts.estimator, view.facts.takes_key), sampler.samplers[index].needs.noise
         with products_of(estimator):
             estimate, updated = estimator.estimate(view, position, memory[place], context, kind)
@@ -435,7 +435,7 @@ def _alone(parts: Parts, num_rows: int) -> Batching:
     return dataclasses.replace(parts.batching, size=parts.estimator.batch_size)  # type: ignore[type-var]
 
 
-def _share(batch: Batch, place: int, count: int, single: Batching) -> Batch:
+def share_of(batch: Batch, place: int, count: int, single: Batching) -> Batch:
     """The rows of one block, with the weights that they would have if drawn alone."""
     drawn = jax.tree.leaves(batch.rows)[0].shape[0]
     if count <= 1 or single.size == single.num_rows:

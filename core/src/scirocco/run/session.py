@@ -22,12 +22,10 @@ from scirocco.run.keeping import Chains, HostChunk, Keeping, Sink
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
 from scirocco.run.records import Divergence, Progress, Record
 from scirocco.run.result import Origin, Run
+from scirocco.run.sizes import RUNNING
 from scirocco.types import Key, PyTree
 
-_CHUNK_SECONDS = 0.3  # between two looks at callbacks and Ctrl-C
-_FIRST_CHUNK, _SECOND_CHUNK = 128, 1_024  # steps, before the speed is known
 NEVER = 1 << 30  # a thinning with which no draw is kept
-_LOOK_SECONDS = 1.0  # between two looks at whether streamed data have changed
 
 
 class Plan(NamedTuple):
@@ -150,7 +148,7 @@ class Session:
             self._asked_to_stop = True
 
         usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
-        usual |= {getattr(signal, name): signal.SIG_DFL for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)}
+        usual |= {number: signal.SIG_DFL for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")}
         main = threading.current_thread() is threading.main_thread()
         taken = [number for number, handler in usual.items() if main and signal.getsignal(number) is handler]
         for number in taken:
@@ -200,7 +198,7 @@ class Session:
             self.timing
             and len(promised) < self.chains.most_ahead
             and self.plan.num_burnin <= step < self.plan.num_steps
-            and (not promised or sum(promised) < self.rate * _CHUNK_SECONDS)
+            and (not promised or sum(promised) < self.rate * RUNNING.chunk_seconds)
         ):
             promised.append(self._next_steps(step, made))
             step, made = step + promised[-1], made + promised[-1] // self.plan.thin
@@ -209,13 +207,13 @@ class Session:
     def _next_steps(self, step: int, made: int) -> int:
         """The number of steps that takes about a third of a second, in whole draws, within the buffers."""
         plan = self.plan
-        first, second = self.chains.first_chunks or (_FIRST_CHUNK, _SECOND_CHUNK)
+        first, second = self.chains.first_chunks or (RUNNING.first_chunk, RUNNING.second_chunk)
         if not self.timing:
             wanted = first
         elif not self.rate:
             wanted = second
         else:
-            wanted = int(self.rate * _CHUNK_SECONDS)
+            wanted = int(self.rate * RUNNING.chunk_seconds)
         together = self.chains.steps_together
         wanted = max(1, wanted // together) * together
         if step < plan.num_burnin:
@@ -234,7 +232,7 @@ class Session:
     def _look_for_change(self, now_or_never: bool = False) -> None:
         """Check every second whether streamed data have changed: then the chain has no single posterior."""
         now = time.perf_counter()
-        if self._stamp is None or (now - self._looked < _LOOK_SECONDS and not now_or_never):
+        if self._stamp is None or (now - self._looked < RUNNING.look_seconds and not now_or_never):
             return
         self._looked = now
         if self._stamp() != self._stamped:

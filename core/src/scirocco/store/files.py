@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 
 from scirocco import _checks
 from scirocco.errors import InvalidTypeError, StoreError
+from scirocco.store.sizes import STORING
 
 TMP = ".tmp"
-_MAX_UNSYNCED = 256  # files written since the last sync
 _LOCK_TRIES, _LOCK_WAIT = 10, 0.02  # tries, and seconds between two of them
 _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one is beyond the text
 
@@ -110,23 +110,23 @@ class Unsynced:
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, None] = {}
+        self.files: dict[str, None] = {}
 
     def write(self, path: str, data: bytes | memoryview | list[memoryview | int]) -> None:
         """Write a complete file now; a file that replaces another is on disk before it does so."""
         # A rename may reach the disk before the new bytes do; the old file may hold committed draws.
         write_file(path, data, sync=os.path.exists(path))
-        self._files[path] = None
-        if len(self._files) >= _MAX_UNSYNCED:
+        self.files[path] = None
+        if len(self.files) >= STORING.unsynced_files:
             self.settle()
 
     def settle(self) -> None:
         """Return when every file written so far is on the disk under its name."""
-        for path in self._files:
+        for path in self.files:
             sync_file(path)
-        for folder in dict.fromkeys(os.path.dirname(path) for path in self._files):
+        for folder in dict.fromkeys(os.path.dirname(path) for path in self.files):
             sync_folder(folder)
-        self._files.clear()
+        self.files.clear()
 
 
 # ------------------------------------------------------------------------------------------------- documents

@@ -17,10 +17,11 @@ import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import zarr_format as zarr
+from scirocco.store.sizes import STORING
 
 INNER = "scirocco"
 """The subfolder for everything except draws: the record, the commit, the sampler's state, the lock."""
-_CHUNK_BYTES, _CHUNK_DRAWS = 1 << 20, 8_192  # the most in a chunk of the largest variable
+_CHUNK_BYTES = 1 << 20  # the most in a chunk of the largest variable
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _INDEX = np.dtype("<i8")
 
@@ -94,7 +95,7 @@ class Group:
         nodes = [column.node for column in self.columns]
         out = {
             "chain": zarr.array_document((self.num_chains,), (self.num_chains,), _INDEX, ["chain"], {}),
-            "draw": zarr.array_document((num_draws,), (_CHUNK_DRAWS,), _INDEX, ["draw"], {}),
+            "draw": zarr.array_document((num_draws,), (STORING.chunk_draws,), _INDEX, ["draw"], {}),
         }
         for column in self.columns:
             out[column.node] = zarr.array_document(
@@ -125,8 +126,8 @@ def coordinate_chunks(first: int, num_draws: int) -> Iterator[tuple[int, np.ndar
 
     They are written completely, beyond the existing draws, so that they are written only once.
     """
-    for number in range(first, -(-num_draws // _CHUNK_DRAWS)):
-        yield number, np.arange(number * _CHUNK_DRAWS, (number + 1) * _CHUNK_DRAWS, dtype=_INDEX)
+    for number in range(first, -(-num_draws // STORING.chunk_draws)):
+        yield number, np.arange(number * STORING.chunk_draws, (number + 1) * STORING.chunk_draws, dtype=_INDEX)
 
 
 def plan(groups: dict[str, dict[str, Variable]], num_chains: int) -> dict[str, Group]:
@@ -158,7 +159,7 @@ def _plan_group(name: str, variables: dict[str, Variable], num_chains: int) -> G
         for key, (shape, dtype) in variables.items()
     )
     largest = max(math.prod(column.shape) * column.dtype.itemsize for column in columns)
-    chunk_draws = max(1, min(_CHUNK_DRAWS, _CHUNK_BYTES // max(1, largest * num_chains)))
+    chunk_draws = max(1, min(STORING.chunk_draws, _CHUNK_BYTES // max(1, largest * num_chains)))
     return Group(name, num_chains, chunk_draws, columns)
 
 

@@ -41,10 +41,10 @@ class Store:
         self._lock = lock
         self._commit = commit
         self._failure: str | None = None
-        self._unsynced = files.Unsynced()
+        self.unsynced = files.Unsynced()
         counts = commit.draws if commit else dict.fromkeys(header.groups, 0)
-        self._writers = {
-            name: GroupWriter(root, group, self._unsynced, counts[name], commit.checksums[name] if commit else None)
+        self.writers = {
+            name: GroupWriter(root, group, self.unsynced, counts[name], commit.checksums[name] if commit else None)
             for name, group in header.groups.items()
         }
         self._published: dict[str, str] = {}
@@ -145,7 +145,7 @@ class Store:
             for node in ("chain", "draw", *(column.node for column in group.columns)):
                 files.make_folder(os.path.join(self.path, name, node))
             chains = np.arange(group.num_chains, dtype="<i8")
-            self._unsynced.write(group.coordinate_path(self.path, "chain", 0), chains.data)
+            self.unsynced.write(group.coordinate_path(self.path, "chain", 0), chains.data)
 
     def _restore(self) -> None:
         commit = self._last()
@@ -162,7 +162,7 @@ class Store:
                     )
         folder.sweep(self.path, self._header, commit)
         self._make_arrays()
-        for writer in self._writers.values():
+        for writer in self.writers.values():
             writer.load_last(folder.rescue(self.path))
         self._publish()
 
@@ -174,9 +174,9 @@ class Store:
         Full chunks go to disk, the rest stays in memory; nothing is valid before `commit`.
         """
         self._need_open()
-        if group not in self._writers:
-            raise InvalidValueError(f"there is no group {group!r}; the groups are {sorted(self._writers)}.")
-        writer = self._writers[group]
+        if group not in self.writers:
+            raise InvalidValueError(f"there is no group {group!r}; the groups are {sorted(self.writers)}.")
+        writer = self.writers[group]
         checked, num_draws = writer.check(arrays)
         with self._or_fail():
             writer.append(checked, num_draws)
@@ -191,13 +191,13 @@ class Store:
         arrays, dtypes = folder.prepare(state)
         number = self._commit.number + 1 if self._commit else 1
         with self._or_fail():
-            for writer in self._writers.values():
+            for writer in self.writers.values():
                 writer.flush()
-            self._unsynced.settle()
+            self.unsynced.settle()
             entry = folder.write_state(os.path.join(self.path, INNER), number, arrays, dtypes)
-            draws = {name: writer.num_draws for name, writer in self._writers.items()}
+            draws = {name: writer.num_draws for name, writer in self.writers.items()}
             old = self._commit
-            checksums = {name: writer.checksums for name, writer in self._writers.items()}
+            checksums = {name: writer.checksums for name, writer in self.writers.items()}
             commit = Commit(number, draws, entry, progress, checksums)
             folder.write_commit(self.path, commit, self._header.run_id)
             self._commit = commit

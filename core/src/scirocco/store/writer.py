@@ -29,13 +29,13 @@ class GroupWriter:
             if math.prod(column.shape)
         }
         self._root = root
-        self._unsynced = unsynced
+        self.unsynced = unsynced
         self._dirty = False
         self._coordinate_chunks = 0
         self._held: dict[str, np.ndarray] = {}
 
     @property
-    def _buffers(self) -> dict[str, np.ndarray]:
+    def buffers(self) -> dict[str, np.ndarray]:
         """Created when first needed: draws that fill whole chunks bypass them."""
         if not self._held:
             shape = self.group.chunk_shape
@@ -47,7 +47,7 @@ class GroupWriter:
         for number, values in layout.coordinate_chunks(0, self.num_draws):
             path = self.group.coordinate_path(self._root, "draw", number)
             if not os.path.exists(path):
-                self._unsynced.write(path, values.data)
+                self.unsynced.write(path, values.data)
             self._coordinate_chunks = number + 1
         used = self.num_draws % self.group.chunk_draws
         if used:
@@ -58,7 +58,7 @@ class GroupWriter:
                 wrong = self.group.check_content(column, number, self.num_draws, chunk, crcs)
                 if wrong:
                     raise StoreError(f"{path}: {wrong} {rescue}")
-                self._buffers[column.name][:, :used] = chunk[:, :used]
+                self.buffers[column.name][:, :used] = chunk[:, :used]
 
     def check(self, arrays: dict[str, Any]) -> tuple[dict[str, np.ndarray], int]:
         """The arrays as NumPy arrays, and their number of draws; raises an error before anything is stored."""
@@ -97,9 +97,9 @@ class GroupWriter:
                 self._write_chunk({c.name: _by_chain(part[c.name], c.dtype) for c in self.group.columns}, length)
             else:
                 for name, array in part.items():
-                    self._buffers[name][:, used : used + count] = array
+                    self.buffers[name][:, used : used + count] = array
                 if used + count == length:
-                    self._write_chunk(self._buffers, length)
+                    self._write_chunk(self.buffers, length)
                 else:
                     self._dirty = True
             taken += count
@@ -108,9 +108,9 @@ class GroupWriter:
     def flush(self) -> None:
         """Write the content of the buffers as a partly filled chunk, and the numbers of the draws."""
         if self._dirty:
-            self._write_chunk(self._buffers, self.num_draws % self.group.chunk_draws)
+            self._write_chunk(self.buffers, self.num_draws % self.group.chunk_draws)
         for number, values in layout.coordinate_chunks(self._coordinate_chunks, self.num_draws):
-            self._unsynced.write(self.group.coordinate_path(self._root, "draw", number), values.data)
+            self.unsynced.write(self.group.coordinate_path(self._root, "draw", number), values.data)
             self._coordinate_chunks = number + 1
 
     @property
@@ -125,7 +125,7 @@ class GroupWriter:
                 path = self.group.chunk_path(self._root, column, number)
                 # Readers ignore what follows the draws; zeros make the files of equal runs equal.
                 parts = [part for chain in arrays[column.name] for part in (chain[:used].data, chain[used:].nbytes)]
-                self._unsynced.write(path, parts)
+                self.unsynced.write(path, parts)
                 self._checksums[column.node][number:] = [zarr_format.checksum(arrays[column.name], used)]
         self._dirty = False
 

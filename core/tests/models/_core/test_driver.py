@@ -12,13 +12,12 @@ import pytest
 
 import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.models._core import chain as chain_module
 from scirocco.models._core import files
 from scirocco.models._core.chain import Chain, HostChains, Spec
 from scirocco.models._core.driver import PlannedFit, run_fit
 from scirocco.models._core.length import AskedDraws, FitLength, check_length
 from scirocco.models._core.program import OwnChains
-from scirocco.run import keeping
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.unit
 
@@ -113,10 +112,9 @@ def unsynced(monkeypatch):
 
 
 @pytest.fixture
-def eager(monkeypatch):
+def eager(changed):
     """A commit after each chunk."""
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, commit_seconds=0.0, commit_share=1e9)
 
 
 # -- length and plan ---------------------------------------------------------------------------------------------------
@@ -193,7 +191,7 @@ def test_states_are_stacked_and_those_of_other_shapes_have_names_of_their_own(se
 
 
 def test_chains_run_at_once(monkeypatch):
-    monkeypatch.setattr(chain_module, "available_cores", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
     meeting = threading.Barrier(2, timeout=10)
 
     class Waiting(Walk):

@@ -12,7 +12,7 @@ import scirocco as sc
 from scirocco.errors import InvalidTypeError, InvalidValueError, MissingExtraError, NotFittedError
 from scirocco.models.network.estimator import BNN
 from scirocco.models.network.problem import checked_inputs, checked_labels
-from scirocco.run import session
+from scirocco.run.sizes import RUNNING
 
 pytestmark = pytest.mark.compile
 
@@ -45,10 +45,8 @@ def fitted(tmp_path_factory, quick_compiler):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         whole = net().fit(X, y, **options)
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    with RUNNING.changed(second_chunk=40, chunk_seconds=1e-9), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(session, "_SECOND_CHUNK", 40)
-        patch.setattr(session, "_CHUNK_SECONDS", 1e-9)
         broken = net().fit(X, y, store=path, callbacks=[stop], **options)
         again = net().fit(X, y, store=path, resume=True, **options)
     return whole, broken, again, [str(each.message) for each in caught]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,8 @@ import pytest
 import scirocco as sc
 from scirocco.errors import InvalidValueError
 from scirocco.run import setup
-from scirocco.run.choose import limits, metric, pilot
+from scirocco.run.choose import metric, pilot
+from scirocco.run.choose.limits import LIMITS
 from scirocco.samplers.preconditioned import rows_times
 
 ROWS, COLUMNS = 1_000, 4
@@ -120,8 +119,8 @@ def test_streamed_rows_give_the_same(data, kind, tmp_path):
         np.testing.assert_allclose(relative(there, np.linalg.inv(here @ here.T.astype(np.float64))), 1.0, rtol=1e-3)
 
 
-def test_many_rows_are_represented_by_some(data, monkeypatch):
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2))
+def test_many_rows_are_represented_by_some(data, changed):
+    changed(LIMITS, curvature_work=500 * (COLUMNS + 1) ** 2)
     shape = metric.shape_at(MODEL, compose(data).table, mode(data), "laplace", KEY)
     values = relative(shape.factor, precision(data))
     # of 500 rows; five times the relative error √(2/500) of a variance
@@ -179,13 +178,13 @@ def test_directions_of_few_parameters(data):
 
 
 @pytest.mark.rotates(2, "the same chain")
-def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkeypatch):
+def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(changed):
     """600 parameters, 150 of 4,000 rows read: their largest curvatures are several times too large."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((4_000, 600)).astype(np.float32)
     model = sc.Model(lambda p, row: -0.5 * (row @ p) ** 2 + 0.1 * row @ p)
     table = setup.compose(model, x, sc.SGLD(), sc.Minibatch(100), 0).table
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, product_work=150 * 600 * 2 * 16 * 6))
+    changed(LIMITS, product_work=150 * 600 * 2 * 16 * 6)
     shape = metric.shape_at(model, table, jnp.zeros(600), "low_rank", KEY)
     factor = rows_times(np.asarray(shape.factor, np.float64), np.eye(600)).T
     values = relative(factor, x.T.astype(np.float64) @ x)
@@ -195,7 +194,7 @@ def test_directions_that_only_a_sample_of_rows_picks_out_are_not_believed(monkey
 # -- directions without information ------------------------------------------------------------------------------------
 
 
-def test_cholesky_and_eigenvectors_give_the_same_shape(monkeypatch):
+def test_cholesky_and_eigenvectors_give_the_same_shape():
     """Of a well-conditioned curvature, in units that differ; and both see a direction without information."""
     rng = np.random.default_rng(1)
     roots, units = rng.normal(size=(60, 30)), np.exp(3 * rng.normal(size=30))
@@ -204,14 +203,13 @@ def test_cholesky_and_eigenvectors_give_the_same_shape(monkeypatch):
     singular[:, 3], singular[3] = precision[:, 4], precision[4]
     singular[3, 3] = singular[3, 4] = singular[4, 3] = precision[4, 4]
     for limit in (1_000, 1):  # eigenvectors, Cholesky
-        monkeypatch.setattr(metric, "_BY_CHOLESKY", limit)
-        shape = metric.dense_shape(precision, np.float64)
+        shape = metric.dense_shape(precision, np.float64, limit)
         covariance = shape.factor @ shape.factor.T
         np.testing.assert_allclose(precision @ covariance, np.eye(30), atol=1e-6)
         spread = np.linalg.eigvalsh(precision)
         assert shape.condition == pytest.approx(spread[-1] / spread[0], rel=0.05)
         assert not shape.flat
-        assert metric.dense_shape(singular).flat
+        assert metric.dense_shape(singular, by_cholesky=limit).flat
 
 
 def test_negative_curvature_counts_as_its_size():

@@ -86,7 +86,7 @@ def test_noise_of_control_variates_from_all_rows():
     factor = np.tri(3, dtype=np.float32) * 0.1
     batching = problem.parts.batching
     centre = jnp.array([0.3, -0.2, 0.1])
-    noise, information, turned = pilot._noise_of_all(model, problem.table, batching, centre, factor, jax.random.key(0))
+    noise, information, turned = pilot.noise_of_all(model, problem.table, batching, centre, factor, jax.random.key(0))
     np.testing.assert_allclose(turned @ turned.T, factor @ factor.T, atol=1e-8)
     round_rows = x.astype(np.float64) @ turned  # the change along u ~ N(0, I) has the mean square r rᵀ |r|²
     squares = (round_rows * np.sum(round_rows**2, axis=1, keepdims=True)).T @ round_rows / 500
@@ -109,7 +109,7 @@ def test_heavy_rows_are_not_hidden(along):
     heavy[6:] = 0.0  # six directions with noise
     problem = setup.compose(model, heavy.astype(np.float32), sc.SGLD(1.0), estimator, 0)
     batching, factor = problem.parts.batching, np.eye(20, dtype=np.float32)
-    found = pilot._noise_of_all(model, problem.table, batching, jnp.zeros(20), factor, jax.random.key(0))[0]
+    found = pilot.noise_of_all(model, problem.table, batching, jnp.zeros(20), factor, jax.random.key(0))[0]
     share = 1 / 500
     exact = 30.0**4 * share * (1 - share) * 500**2 / 50 * batching.correction
     np.testing.assert_allclose(np.sort(found)[-6:], exact, rtol=1e-3)
@@ -140,7 +140,7 @@ def test_rows_of_a_score(rows, numbers, size, wanted):
     spec = {"x": jax.ShapeDtypeStruct(numbers, np.float32), "y": jax.ShapeDtypeStruct((), np.float32)}
     table = SimpleNamespace(num_rows=rows, row_spec=spec)
     model = sc.Model(lambda params, row: 0.0)
-    assert min(rows, scores._scored_rows(model, table, size)) == wanted
+    assert min(rows, scores.scored_rows(model, table, size)) == wanted
 
 
 @pytest.mark.parametrize(("num", "spread"), [(1_000, 1_000.0), (250_000, 40.0)])

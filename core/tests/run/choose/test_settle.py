@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import helpers
 import scirocco as sc
-from scirocco.run.choose import limits, set_up
+from scirocco.run.choose import set_up
+from scirocco.run.choose.limits import LIMITS
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 
@@ -28,10 +27,6 @@ def set_ups(monkeypatch):
     return made
 
 
-def limited(monkeypatch, **changes):
-    monkeypatch.setattr(limits, "LIMITS", dataclasses.replace(limits.LIMITS, **changes))
-
-
 def plain(**options):
     arguments = helpers.MODEL, helpers.make_data(), helpers.make_params()
     return sc.sample(*arguments, **({"num_samples": 40, "progress": False} | options))
@@ -47,9 +42,9 @@ def test_few_rows_are_set_up_once(set_ups):
     assert "about" not in run.preparation["chosen"], "what takes a second needs no prediction"
 
 
-def test_trajectories_that_would_take_long_give_way_to_batches(set_ups, monkeypatch, capsys):
+def test_trajectories_that_would_take_long_give_way_to_batches(set_ups, changed, capsys):
     """If the posterior is round; the line says how long it takes, before it takes it."""
-    limited(monkeypatch, patience=0.0, least_pass=0.0, gain=0.0, told_from=0.0)
+    changed(LIMITS, patience=0.0, least_pass=0.0, gain=0.0, told_from=0.0)
     run = plain(progress=True)
     assert set_ups == ["NUTS", "Preconditioned"]
     assert run.configuration["sampler"]["name"] == "Preconditioned"
@@ -58,15 +53,15 @@ def test_trajectories_that_would_take_long_give_way_to_batches(set_ups, monkeypa
     assert run.preparation["chosen"] in capsys.readouterr().err
 
 
-def test_what_was_named_is_not_exchanged(set_ups, monkeypatch):
-    limited(monkeypatch, patience=0.0, least_pass=0.0, gain=0.0)
+def test_what_was_named_is_not_exchanged(set_ups, changed):
+    changed(LIMITS, patience=0.0, least_pass=0.0, gain=0.0)
     run = plain(sampler=sc.NUTS(), num_chains=1)
     assert set_ups == ["NUTS"] and "because" not in run.preparation
 
 
-def test_a_posterior_far_from_gaussian_gets_trajectories(set_ups, monkeypatch):
+def test_a_posterior_far_from_gaussian_gets_trajectories(set_ups, changed):
     """The logarithm of a gamma variable of shape 1 has skewness -1.14: ½κ² = .65."""
-    limited(monkeypatch, few_numbers=0)
+    changed(LIMITS, few_numbers=0)
     model = sc.Model(lambda p, y: p - jnp.exp(p) * y)
     run = sc.sample(model, np.ones(1, np.float32), np.float32(1.0), num_samples=50, progress=False)
     assert set_ups == ["Preconditioned", "NUTS"]

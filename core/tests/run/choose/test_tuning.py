@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 
@@ -15,9 +14,9 @@ import helpers
 import scirocco as sc
 from scirocco.analysis.tuning import tune
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.run import keeping, session
 from scirocco.run.choose import set_up
 from scirocco.run.choose.tuning import tune_prepared
+from scirocco.run.sizes import RUNNING
 
 ROWS, COLUMNS, BATCH, STEPS = 600, 3, 50, 100
 UNITS = np.array([1e-3, 1.0, 1e2])
@@ -59,17 +58,21 @@ def truth(data):
 
 @pytest.fixture
 def short(monkeypatch):
-    """What `sc.sample` does on its way, with rounds of a hundred steps."""
-    monkeypatch.setattr(set_up, "tune_prepared", functools.partial(tune_prepared, num_steps=STEPS))
+    """What `sc.sample` does on its way, with rounds of a hundred steps; the calls that have tried settings."""
+    calls = []
+
+    def tuned(*arguments):
+        calls.append(arguments)
+        return tune_prepared(*arguments, num_steps=STEPS)
+
+    monkeypatch.setattr(set_up, "tune_prepared", tuned)
+    return calls
 
 
 @pytest.fixture
-def tuned_once(short, monkeypatch):
+def tuned_once(short):
     """How often settings have been tried."""
-    calls = []
-    inner = set_up.tune_prepared
-    monkeypatch.setattr(set_up, "tune_prepared", lambda *args: calls.append(args) or inner(*args))
-    return calls
+    return short
 
 
 def quick(data, **options):
@@ -184,12 +187,9 @@ def test_a_kernel_tunes_at_its_start(data):
     assert int(info.code) == 0 and helpers.differ(kernel.position(moved), kernel.position(state))
 
 
-def test_a_stored_run_goes_on_without_tuning_again(data, tuned_once, tmp_path, monkeypatch):
+def test_a_stored_run_goes_on_without_tuning_again(data, tuned_once, tmp_path, monkeypatch, changed):
     """Bit for bit, by `sc.resume` and by asking `sc.sample` for the same again."""
-    for name, value in {"_FIRST_CHUNK": 5, "_SECOND_CHUNK": 4, "_CHUNK_SECONDS": 0.0}.items():
-        monkeypatch.setattr(session, name, value)
-    monkeypatch.setattr(keeping, "_COMMIT_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "_COMMIT_SHARE", 1e9)
+    changed(RUNNING, first_chunk=5, second_chunk=4, chunk_seconds=0.0, commit_seconds=0.0, commit_share=1e9)
     path = tmp_path / "run"
     whole = draw(data, sc.SGLD("auto"), num_samples=20)
     stop = [lambda report: report.stop() if report.step >= 9 else None]

@@ -212,7 +212,7 @@ def _write_shares(path: Path, pieces: Iterable[tuple[np.ndarray, ...]], names: S
             _write_csv(file, pieces, names)
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
     """The name of a document as text in a spreadsheet, which would compute one that begins like a formula."""
     return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
@@ -226,7 +226,7 @@ def _write_csv(file: TextIO, pieces: Iterable[tuple[np.ndarray, ...]], names: Se
         elif not done:
             row(["document", "topic", *_NAMES])
         for d in range(num_documents):
-            label = done + d if names is None else _escaped(names[done + d])
+            label = done + d if names is None else escaped(names[done + d])
             if len(tables) == 1:
                 row([label, *(f"{share:.6g}" for share in tables[0][d])])
                 continue

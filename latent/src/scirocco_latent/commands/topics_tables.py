@@ -114,7 +114,7 @@ def print_details(topics: Sequence[Topic], interval: float) -> None:
                 f" {word.word} ",
                 f" {_percent(word.weight)} ",
                 f" {_percent(word.low)}–{_percent(word.high)} ",
-                _bar(word, most),
+                bar(word, most),
             ]
             for word in topic.words
         ]
@@ -124,7 +124,7 @@ def print_details(topics: Sequence[Topic], interval: float) -> None:
         print_table(f"topic {_name(topic)}{share}{rhat}", columns, rows, right=(1, 2))
 
 
-def _bar(word: Word, most: float) -> str:
+def bar(word: Word, most: float) -> str:
     """The interval as a line, the mean as a dot."""
     low, mean, high = (round(value / most * (_BAR - 1)) for value in (word.low, word.weight, word.high))
     return "".join("●" if i == mean else "─" if low <= i <= high else " " for i in range(_BAR))

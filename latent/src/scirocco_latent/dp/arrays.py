@@ -184,7 +184,7 @@ def _ordered(words: Array, sizes: Array, alpha: Array) -> Array:
     return jnp.zeros_like(sizes).at[order].set(_components(sizes.size) + jnp.cumsum(gaps))
 
 
-def _step(rows: Any, prior: Array, words: Array, state: DeviceState) -> tuple[DeviceState, Array]:
+def make_step(rows: Any, prior: Array, words: Array, state: DeviceState) -> tuple[DeviceState, Array]:
     """One step, and whether there were enough components."""
     capacity, alpha = state.weights.size, state.alpha
     sizes = _sizes(state.labels, capacity)
@@ -220,7 +220,7 @@ def _advance(
     def one(carry: tuple[DeviceState, Array, Array]) -> tuple[DeviceState, Array, Array]:
         state, done, _ = carry
         own = jnp.stack(threefry(words, jnp.asarray(first + done, jnp.uint32), 0))
-        moved, enough = _step(rows, prior, own, state)
+        moved, enough = make_step(rows, prior, own, state)
         kept = jax.tree.map(lambda new, old: jnp.where(enough, new, old), moved, state)
         return kept, done + enough, enough
 
@@ -242,15 +242,15 @@ class ArraySlices(MixtureChain):
         self._words = np.random.SeedSequence(self.seed).generate_state(2, np.uint32)
         made: CountArrays | Normals
         if isinstance(rows, CountRows):
-            self._order, made = _blocks(rows, family)
+            self.order, made = _blocks(rows, family)
         else:
-            self._order, made = np.arange(rows.num_rows), _normals(rows, family)
+            self.order, made = np.arange(rows.num_rows), _normals(rows, family)
         self._rows = made
         labels, _ = self._first_labels(settings.initial_clusters)
         capacity = _enough(rows.num_rows, settings.initial_clusters)
-        self._place(labels[self._order], self.alpha, capacity)
+        self.place(labels[self.order], self.alpha, capacity)
 
-    def _place(self, labels: Any, alpha: Any, capacity: int) -> None:
+    def place(self, labels: Any, alpha: Any, capacity: int) -> None:
         """A state with room for so many components, whose weights and parameters are not drawn yet."""
         capacity, self.alpha = _power(capacity), float(alpha)
         shapes = jax.eval_shape(
@@ -262,7 +262,7 @@ class ArraySlices(MixtureChain):
             jnp.full(capacity, -jnp.inf, jnp.float32),
             jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes),
         )
-        self._sizes = np.bincount(np.asarray(labels), minlength=capacity)
+        self.sizes = np.bincount(np.asarray(labels), minlength=capacity)
 
     def move(self) -> None:
         """One step."""
@@ -277,7 +277,7 @@ class ArraySlices(MixtureChain):
             count = min(end, (self.step // _LOOK + 1) * _LOOK) - self.step
             counts = (np.uint32(self.step), np.int32(count))
             self._state, done, sizes = _advance(self._rows, self._prior, self._words, self._state, *counts)
-            self.step, self._sizes = self.step + int(done), np.asarray(sizes)
+            self.step, self.sizes = self.step + int(done), np.asarray(sizes)
             self.alpha = float(self._state.alpha)
             if int(done) == count:
                 continue
@@ -287,32 +287,32 @@ class ArraySlices(MixtureChain):
                     f"the slice sampler needs more than {capacity:,} components, with α = {self.alpha:.3g}: use "
                     'sampler="collapsed", or a prior with a smaller concentration.'
                 )
-            self._place(self._state.labels, self._state.alpha, 2 * capacity)
+            self.place(self._state.labels, self._state.alpha, 2 * capacity)
 
     def _make_smaller(self) -> None:
         """Drop components that will not be needed; it depends on the state alone, not on how steps are grouped."""
-        wanted = _power(_enough(len(self._order), self.num_clusters))
-        pays = len(self._order) * len(self._sizes) >= _AT_ONCE
-        if pays and wanted < len(self._sizes) and not self._sizes[wanted:].any():
+        wanted = _power(_enough(len(self.order), self.num_clusters))
+        pays = len(self.order) * len(self.sizes) >= _AT_ONCE
+        if pays and wanted < len(self.sizes) and not self.sizes[wanted:].any():
             labels, alpha, weights, parameters = self._state
             kept = jax.tree.map(lambda leaf: leaf[:wanted], (weights, parameters))
-            self._state, self._sizes = DeviceState(labels, alpha, *kept), self._sizes[:wanted]
+            self._state, self.sizes = DeviceState(labels, alpha, *kept), self.sizes[:wanted]
 
     @property
     def labels(self) -> np.ndarray:
         """Labels in the order of the rows."""
-        out = np.empty(len(self._order), np.int32)
-        out[self._order] = np.asarray(self._state.labels)
+        out = np.empty(len(self.order), np.int32)
+        out[self.order] = np.asarray(self._state.labels)
         return out
 
     @property
     def num_clusters(self) -> int:
         """Number of components that have rows."""
-        return int(np.count_nonzero(self._sizes))
+        return int(np.count_nonzero(self.sizes))
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, float, dict[str, np.ndarray]]:
         """The current weights of the components that have rows and of the rest, and their parameters."""
-        occupied = np.flatnonzero(self._sizes)
+        occupied = np.flatnonzero(self.sizes)
         weights = np.exp(np.asarray(self._state.weights, np.float64)[occupied])
         parts = [np.asarray(part)[occupied].astype(np.float64) for part in self._state.parameters]
         if len(parts) == 1:
@@ -329,7 +329,7 @@ class ArraySlices(MixtureChain):
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state from `state`."""
-        self._place(state["labels"], float(state["concentration"][0]), len(state["weights"]))
+        self.place(state["labels"], float(state["concentration"][0]), len(state["weights"]))
         parts = tuple(jnp.asarray(state[f"parameter{place}"]) for place in range(len(self._state.parameters)))
         self._state = self._state._replace(weights=jnp.asarray(state["weights"]), parameters=parts)
         super().restore(state)

@@ -18,12 +18,14 @@ have changed since. With kept counts the sums are redrawn before each step: then
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco._adjustable import Adjustable
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import MixturePurpose
@@ -38,7 +40,16 @@ from scirocco_latent.dp.settings import Gamma, MixtureSettings
 if TYPE_CHECKING:
     from scirocco_latent.dp.sharded import LabelShards
 
-_MUCH = 20_000  # numbers to draw, below which threads cost more than they save
+
+@dataclass
+class SliceSizes(Adjustable):
+    """From which sizes on threads are used."""
+
+    threaded: int = 20_000
+    """Numbers to draw, below which threads cost more than they save."""
+
+
+SLICING = SliceSizes()
 _TOO_MANY = 1 << 16  # components: the step size is too long
 
 
@@ -85,10 +96,10 @@ class Slices(MixtureChain):
     def _allocate(self, capacity: int) -> None:
         """Allocate `capacity` free components."""
         self.clusters = self.family.clusters(capacity)
-        self._batch = self.clusters if self.keeps else self.family.clusters(capacity)
+        self.batch_counts = self.clusters if self.keeps else self.family.clusters(capacity)
         size = capacity if self.settings.sampler == "scir_cv" else 1
-        self._reference, self._counted = self.family.clusters(size), self.family.clusters(size)
-        for free in (self.clusters, self._batch, self._reference, self._counted):
+        self.reference, self._counted = self.family.clusters(size), self.family.clusters(size)
+        for free in (self.clusters, self.batch_counts, self.reference, self._counted):
             collapsed_kernels().clear_all(self.data, free)
         self.sticks = np.ones((capacity, 2))
         self.weights = np.zeros(capacity)
@@ -96,7 +107,7 @@ class Slices(MixtureChain):
 
     def _grow(self) -> None:
         """Double the capacity."""
-        before = (*(self.clusters, self._reference, self._counted, self.parameters), *(self.sticks, self.weights))
+        before = (*(self.clusters, self.reference, self._counted, self.parameters), *(self.sticks, self.weights))
         capacity = len(self.weights)
         if capacity >= _TOO_MANY:
             advice = "a smaller step size" if self._steps[1] else 'sampler="collapsed"'
@@ -105,7 +116,7 @@ class Slices(MixtureChain):
                 f"{advice}, or a prior with a smaller concentration."
             )
         self._allocate(2 * capacity)
-        after = (self.clusters, self._reference, self._counted, self.parameters)
+        after = (self.clusters, self.reference, self._counted, self.parameters)
         for olds, news in zip(before[:4], after, strict=True):
             for old, new in zip(olds, news, strict=True):
                 if old.shape != new.shape:
@@ -121,16 +132,16 @@ class Slices(MixtureChain):
         scale, reference_scale = 1.0, self.labels.size / self.settings.refresh_size
         if not self.keeps:
             scale = self.labels.size / batch.size
-            row_kernels(self.family.kind).tally(batch, self.data, self.labels, self._batch, self.num)
+            row_kernels(self.family.kind).tally(batch, self.data, self.labels, self.batch_counts, self.num)
         (by_sticks, stick_step), how = (self._method(sizes) for sizes in self._steps)
         if refresh is not None:
             self._refer(refresh, scale, how[1])
-        reference = self._reference if self.settings.sampler == "scir_cv" else self._batch
-        self._move_components(scale, reference, reference_scale, how, seeds[3])
+        reference = self.reference if self.settings.sampler == "scir_cv" else self.batch_counts
+        self.move_components(scale, reference, reference_scale, how, seeds[3])
         bounds = np.empty(batch.size)
         self.alpha, rest, lowest = kernels().given_labels(
             *(batch, self.labels, self.sticks, self.weights, bounds),
-            *(self._batch[0], scale, self.clusters[0], self.num),
+            *(self.batch_counts[0], scale, self.clusters[0], self.num),
             *(self.alpha, self._prior, by_sticks, stick_step, self.keeps, seeds[:3]),
         )
         known = self.num
@@ -143,7 +154,7 @@ class Slices(MixtureChain):
                 break
             self._grow()
         if self.settings.sampler == "scir_cv":  # new components have no reference yet
-            for part in (self._reference, self._counted):
+            for part in (self.reference, self._counted):
                 kernels().forget(self.data, part, self.num, known)
         self._label(batch, bounds, known, seeds[6])
 
@@ -153,18 +164,21 @@ class Slices(MixtureChain):
         row_kernels(self.family.kind).tally(rows, self.data, self.labels, self._counted, len(self.weights))
         counts = self._counted[2]
         kept = tables.controlling(factor * counts, factor * before, self._counted[3][0], factor, scale, step)
-        self._reference[0][...], self._reference[1][...] = self._counted[0], self._counted[1]
-        self._reference[2][...] = np.where(kept > 0, counts, 0)
+        self.reference[0][...], self.reference[1][...] = self._counted[0], self._counted[1]
+        self.reference[2][...] = np.where(kept > 0, counts, 0)
 
-    def _move_components(
+    def move_components(
         self, scale: float, reference: tuple[Array, ...], reference_scale: float, how: tuple[int, float], seed: Array
     ) -> None:
         """Move the parameters given labels."""
         num, coordinates = self.num, self.family.width
         if self.keeps and how[0] != tables.METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
-        given = (*(self.data, self.parameters, self._batch, scale, reference, reference_scale), *(num, *how, seed))
-        if coordinates * num > _MUCH:
+        given = (
+            *(self.data, self.parameters, self.batch_counts, scale, reference, reference_scale),
+            *(num, *how, seed),
+        )
+        if coordinates * num > SLICING.threaded:
             work = functools.partial(kernels().move_components, *given)
             run_blocks(work, coordinates, self.settings.num_threads)
             kernels().settle_components(self.data, self.parameters, 0, num)
@@ -192,7 +206,7 @@ class Slices(MixtureChain):
             *(batch, self.data, self.parameters, self.weights, bounds, self.labels, chosen, known, seed),
         )
         blocks = -(-batch.size // kernels().BLOCK)
-        if blocks * kernels().BLOCK * known > _MUCH:
+        if blocks * kernels().BLOCK * known > SLICING.threaded:
             run_blocks(work, blocks, self.settings.num_threads)
         else:
             work(0, blocks)
@@ -215,7 +229,7 @@ class Slices(MixtureChain):
         """Arrays from which `restore` resumes exactly."""
         parts = {
             "cluster": self.clusters,
-            "reference": self._reference,
+            "reference": self.reference,
             "counted": self._counted,
             "parameter": self.parameters,
         }
@@ -237,7 +251,7 @@ class Slices(MixtureChain):
         self.sticks[...] = state["sticks"]
         parts = {
             "cluster": self.clusters,
-            "reference": self._reference,
+            "reference": self.reference,
             "counted": self._counted,
             "parameter": self.parameters,
         }

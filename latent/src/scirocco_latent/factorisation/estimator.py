@@ -155,8 +155,8 @@ class BPMF(RatingResults):
         """Whether the Gibbs sampler is used."""
         if isinstance(self.sampler, str):
             _checks.choice(self.sampler, "sampler", (gibbs.METHOD,))
-            for name in ("estimator", "batch_size"):
-                if getattr(self, name) is not None:
+            for name, value in (("estimator", self.estimator), ("batch_size", self.batch_size)):
+                if value is not None:
                     raise InvalidTypeError(f'`{name}` is for samplers with gradients; sampler="gibbs" has none.')
             return True
         return self.sampler is None and self.estimator is None and self.batch_size is None

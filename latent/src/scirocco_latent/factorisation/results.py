@@ -23,13 +23,12 @@ from scirocco.errors import InvalidValueError
 from scirocco.models._core.model import FittedModel
 from scirocco.models._core.view import View
 from scirocco.run import Run
+from scirocco.run.sizes import RUNNING
 from scirocco.types import Array, Params
 from scirocco_latent.factorisation.ratings import Rated, check_ids, check_lengths, check_ratings
 
 _OF = ("rating", "mean")
 """What an interval is for."""
-_NUMBERS = 1 << 22
-"""Numbers of all draws that are in memory at once."""
 _HALVINGS = 30
 """Steps of the bisection for a quantile."""
 _PAIRS = 8
@@ -236,7 +235,7 @@ def _compiled_parts(
 
 def _pieces(num_draws: int, num_pairs: int) -> list[slice]:
     """Slices of pairs for which the numbers of all draws fit into memory; an empty slice if there are no pairs."""
-    length = max(1, _NUMBERS // max(1, num_draws))
+    length = max(1, RUNNING.predicted_numbers // max(1, num_draws))
     return [slice(start, min(start + length, num_pairs)) for start in range(0, max(1, num_pairs), length)]
 
 

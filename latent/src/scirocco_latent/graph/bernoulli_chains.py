@@ -67,19 +67,20 @@ class RoleChain(NodeChain):
     def move(self) -> None:
         """A batch of nodes, and after a pass the block matrix."""
         nodes, place = self._batch()
-        self._update(nodes)
+        self.update(nodes)
         if place == self.batches - 1:
             self._update_matrix(self.step // self.batches)
-            self._tabulate()
+            self.tabulate()
 
-    def _update(self, nodes: Array) -> None:
+    def update(self, nodes: Array) -> None:
+        """One step of the weights of these nodes, and of the matrix."""
         form, net = self.form, self.net
         kernels().sweep(
             nodes,
             net.leaving,
             net.entering,
-            self._unseen,
-            self._state,
+            self.unseen_arrays,
+            self.state_arrays,
             not form.general,
             form.shape,
             self._marks,
@@ -93,13 +94,13 @@ class RoleChain(NodeChain):
         num = self.form.num
         linked, apart = np.zeros((num, num), np.int64), np.zeros((num, num), np.int64)
         words = seed_words(self.words(BlockPurpose.UNSEEN))
-        kernels().roles(self.net.leaving, self._unseen, self._state, linked, apart, self._marks, words)
+        kernels().roles(self.net.leaving, self.unseen_arrays, self.state_arrays, linked, apart, self._marks, words)
         if not self.net.directed:  # from either end, as the other samplers count them
             linked, apart = linked + linked.T, apart + apart.T
-        ones, zeros = self._shapes(linked, apart)
+        ones, zeros = self.shapes_of(linked, apart)
         self._set_matrix(generator(self.words(BlockPurpose.MATRIX)).beta(ones, zeros))
 
-    def _shapes(self, linked: Array, apart: Array) -> tuple[Array, Array]:
+    def shapes_of(self, linked: Array, apart: Array) -> tuple[Array, Array]:
         """Shapes of the entries of B given counts of roles: (K, K), or (1, K + 1), the last of different communities.
 
         Counts of undirected networks are from either end of a pair.
@@ -127,15 +128,18 @@ class RoleChain(NodeChain):
             self.matrix = drawn if self.net.directed else np.triu(drawn) + np.triu(drawn, 1).T
 
     @property
-    def _unseen(self) -> tuple[Array, ...]:
+    def unseen_arrays(self) -> tuple[Array, ...]:
+        """Pairs that were held out, as kernels take them."""
         net = self.net
         return net.first, net.second, net.numbers, net.pointers
 
     @property
-    def _state(self) -> tuple[Array, ...]:
+    def state_arrays(self) -> tuple[Array, ...]:
+        """The current state, as kernels take it."""
         return self.pi, self.to, self.fro, self.sums, self.entering, self.matrix
 
-    def _tabulate(self) -> None:
+    def tabulate(self) -> None:
+        """Compute what kernels look up from the current state."""
         self.to, self.fro = _tables(self.pi, self.matrix, self.net.directed)
         self.sums, self.entering = self.to.sum(axis=0), self.fro.sum(axis=0)
 
@@ -158,16 +162,16 @@ class RoleChain(NodeChain):
         sizes = np.bincount(labels, minlength=form.num).astype(np.float64)
         pairs = np.outer(sizes, sizes) - np.diag(sizes)
         linked = linked.reshape(form.num, form.num)
-        ones, zeros = self._shapes(linked, np.maximum(pairs - linked, 0.0))
+        ones, zeros = self.shapes_of(linked, np.maximum(pairs - linked, 0.0))
         self._set_matrix(ones / (ones + zeros))
-        self._tabulate()
+        self.tabulate()
 
     def take_over(self, draw: dict[str, Array]) -> None:
         """Continue from a draw for the first nodes of this network, see `poisson_chains.grown`."""
         self.pi = np.maximum(poisson_chains.grown(draw["weights"], self.net), 1e-200)
         self.pi /= self.pi.sum(axis=1, keepdims=True)
         self.matrix = np.array(draw["block_matrix"])
-        self._tabulate()
+        self.tabulate()
         self._has_begun = True
 
     def kept(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -216,19 +220,19 @@ class RoleLangevinChain(RoleChain):
         self.weight = np.ones(self.net.num_nodes)
         """Of SGRLD: Σθ of a node has the shape K a plus this, about the number of its roles."""
         self._noise, self._mean_noise = method.noise(self.net)
-        self._refer()
+        self.refer()
 
     def begin(self) -> None:
         """The same, and where θ start."""
         super().begin()
-        self._spread()
+        self.spread_out()
 
     def take_over(self, draw: dict[str, Array]) -> None:
         """Continue from a draw for the first nodes of this network."""
         super().take_over(draw)
-        self._spread()
+        self.spread_out()
 
-    def _spread(self) -> None:
+    def spread_out(self) -> None:
         """θ of memberships and of B, on the scale on which they move."""
         size = 1.0 + self.net.degrees.sum(axis=1) + self.matrix.max() * self.net.num_nodes
         self.theta, self.weight = self.pi * size[:, None], size
@@ -236,24 +240,25 @@ class RoleLangevinChain(RoleChain):
         free = self.matrix if self.form.general else np.append(np.diag(self.matrix), self.matrix[0, -1])[None, :]
         self.ones, self.zeros = (ones + zeros) * free, (ones + zeros) * (1.0 - free)
 
-    def _update(self, nodes: Array) -> None:
+    def update(self, nodes: Array) -> None:
+        """One step of the weights of these nodes, and of the matrix."""
         form, net, method = self.form, self.net, self.method
         if method.renews(self.step, self.batches):
             if method.sampler == "scir_cv":
                 self._draw_reference()
             else:
                 self.reference, self.reference_matrix = self.pi.copy(), self.matrix.copy()
-                self._refer()
+                self.refer()
         if self.step % self.batches == 0:
             self.linked, self.exposed = np.zeros_like(self.linked), np.zeros_like(self.exposed)
         kernels().move(
             nodes,
             net.leaving,
             net.entering,
-            self._unseen,
+            self.unseen_arrays,
             self.theta,
-            self._state,
-            self._referred,
+            self.state_arrays,
+            self.referred,
             self.totals,
             not form.general,
             form.shape,
@@ -291,7 +296,7 @@ class RoleLangevinChain(RoleChain):
             num = self.form.num
             found = np.zeros((num, num)), np.zeros((num, num))
             inside, top = not self.form.general, self.matrix.max()
-            kernels().count_edges(net.leaving, self._state, inside, 0, top, np.zeros_like(pi), *found)
+            kernels().count_edges(net.leaving, self.state_arrays, inside, 0, top, np.zeros_like(pi), *found)
         linked, exposed = found
         unseen = pi[net.first].T @ pi[net.second]
         if not net.directed:
@@ -300,7 +305,7 @@ class RoleLangevinChain(RoleChain):
         pairs = np.outer(total, total) - pi.T @ pi - unseen + exposed
         if not net.directed:
             linked, pairs = (linked + linked.T) / 2, (pairs + pairs.T) / 2
-        ones, zeros = self._shapes(linked, (1.0 - self.matrix) * pairs)
+        ones, zeros = self.shapes_of(linked, (1.0 - self.matrix) * pairs)
         least = 1e-3 * self.form.edges  # an estimate may be too small
         return np.maximum(ones, least), np.maximum(zeros, least)
 
@@ -309,14 +314,14 @@ class RoleLangevinChain(RoleChain):
         net, num, nobody = self.net, self.form.num, np.empty((0, 0), np.int64)
         words = seed_words(self.words(BlockPurpose.START))
         self.drawn, linked = np.zeros((net.num_nodes, num)), np.zeros((num, num), np.int64)
-        rows = net.leaving, net.entering, self._unseen
-        kernels().draw_roles(*rows, self._state, self._marks, self.drawn, words)
+        rows = net.leaving, net.entering, self.unseen_arrays
+        kernels().draw_roles(*rows, self.state_arrays, self._marks, self.drawn, words)
         words = seed_words(self.words(BlockPurpose.DRAW))
-        kernels().roles(net.leaving, self._unseen, self._state, linked, nobody, self._marks, words)
+        kernels().roles(net.leaving, self.unseen_arrays, self.state_arrays, linked, nobody, self._marks, words)
         linked = linked if net.directed else linked + linked.T
-        self.drawn_ones = self._shapes(linked, np.zeros((num, num)))[0]
+        self.drawn_ones = self.shapes_of(linked, np.zeros((num, num)))[0]
 
-    def _refer(self) -> None:
+    def refer(self) -> None:
         """What follows from the reference of the control variates."""
         reference, matrix, num = self.reference, self.reference_matrix, self.form.num
         if len(reference):
@@ -324,12 +329,12 @@ class RoleLangevinChain(RoleChain):
         else:
             to, fro = np.empty((0, num)), np.empty((0, num))
         nothing = np.empty(0)
-        self._referred = (reference, to, fro, nothing, nothing, matrix)
+        self.referred = (reference, to, fro, nothing, nothing, matrix)
         self.totals = np.zeros(reference.shape)
         self.total_linked, self.total_exposed = np.zeros((num, num)), np.zeros((num, num))
         if len(reference):
             count, nobody = kernels().count_edges, np.empty((0, 0))
-            inside, top, state = not self.form.general, matrix.max(), self._referred
+            inside, top, state = not self.form.general, matrix.max(), self.referred
             count(self.net.leaving, state, inside, 0, top, self.totals, self.total_linked, self.total_exposed)
             if self.net.directed:
                 count(self.net.entering, state, inside, 1, top, self.totals, nobody, nobody)
@@ -337,7 +342,7 @@ class RoleLangevinChain(RoleChain):
     def restore(self, state: dict[str, Array]) -> None:
         """Restore the chain from `state`."""
         super().restore(state)
-        self._refer()
+        self.refer()
 
 
 def _tables(pi: Array, matrix: Array, directed: bool) -> tuple[Array, Array]:

@@ -208,11 +208,13 @@ class NodeBlocks:
         self.sums = np.stack([np.bincount(z, column, num) for column in self.degrees.T], axis=1).astype(np.int64)
 
     @property
-    def _state(self) -> tuple[Array, ...]:
+    def state_arrays(self) -> tuple[Array, ...]:
+        """The current state, as kernels take it."""
         return self.z, self.sizes, self.edges, self.degrees, self.sums
 
     @property
-    def _unseen(self) -> tuple[Array, ...]:
+    def unseen_arrays(self) -> tuple[Array, ...]:
+        """Pairs that were held out, as kernels take them."""
         net = self.net
         return net.first, net.second, self.counts, net.numbers, net.pointers
 
@@ -243,8 +245,8 @@ class NodeBlocks:
             some,
             net.leaving,
             net.entering,
-            self._unseen,
-            self._state,
+            self.unseen_arrays,
+            self.state_arrays,
             prior.tables(rates, some, net.directed),
             prior.corrected,
             0.0 if prior.process else prior.concentration,
@@ -260,7 +262,7 @@ class NodeBlocks:
         moved: tuple[Array, ...] = (self.z, self.sizes, self.edges, self.sums)
         before = [part.copy() for part in moved]
         accepted = split_kernels().propose(
-            net.leaving, net.entering, self._unseen, self._state, rows, model, seed_words(words)
+            net.leaving, net.entering, self.unseen_arrays, self.state_arrays, rows, model, seed_words(words)
         )
         for part, old in zip(moved, before, strict=True):
             if not accepted:
@@ -291,8 +293,8 @@ class NodeBlocks:
         pairs = np.repeat(begins - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
         kernels().impute(
             pairs,
-            self._unseen,
-            self._state,
+            self.unseen_arrays,
+            self.state_arrays,
             rates,
             net.directed,
             prior.poisson,

@@ -247,8 +247,9 @@ class MixedMembership(Memberships):
                     f'sampler="gibbs" without degree correction visits all pairs of nodes ({graph.num_pairs:,.0f}, '
                     f'more than {MOST_PAIRS:,}): use sampler="scir_cv_counts", or degree_corrected=True.'
                 )
-            for name in ("step_size", "num_edges", "num_pairs"):
-                if getattr(self, name) is not None:
+            own = {"step_size": self.step_size, "num_edges": self.num_edges, "num_pairs": self.num_pairs}
+            for name, value in own.items():
+                if value is not None:
                     raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
             return None
         if self.degree_corrected and self.num_pairs is not None:

@@ -129,28 +129,28 @@ class MixedChain(NodeChain):
     def move(self) -> None:
         """A batch of nodes, and the block matrix, or the rate of the prior."""
         nodes, place = self._batch()
-        self._update(nodes)
+        self.update(nodes)
         if self.form.general:
             if place == self.batches - 1:
                 self._draw_matrix()
-                self._tabulate()
+                self.tabulate()
         else:
             rng = generator(self.words(BlockPurpose.MATRIX))
             shape = 1.0 + self.form.shape * self.weights.size
             total = self.sums if not self.net.directed else self.entering
             self.rate = float(rng.gamma(shape) / (1.0 / self.form.scale + total.sum()))
 
-    def _update(self, nodes: Array) -> None:
+    def update(self, nodes: Array) -> None:
         """Draw the communities of the edges of some nodes, and their weights."""
         kernels().sweep(
             nodes,
             *self.units,
-            self._unseen,
+            self.unseen_arrays,
             self.colours,
             self.others,
             self.counts,
             self.pairs,
-            self._state,
+            self.state_arrays,
             self.arrived,
             self.form.shape,
             self.rate,
@@ -159,11 +159,11 @@ class MixedChain(NodeChain):
         )
 
     def _draw_matrix(self) -> None:
-        shapes, rates = self._of_matrix(self.pairs + self.pairs.T if not self.net.directed else self.pairs)
+        shapes, rates = self.shapes_and_rates(self.pairs + self.pairs.T if not self.net.directed else self.pairs)
         found = generator(self.words(BlockPurpose.MATRIX)).gamma(shapes) / rates
         self.matrix = np.maximum(found if self.net.directed else np.triu(found) + np.triu(found, 1).T, 1e-200)
 
-    def _of_matrix(self, pairs: Array) -> tuple[Array, Array]:
+    def shapes_and_rates(self, pairs: Array) -> tuple[Array, Array]:
         """Shapes and rates of the block matrix given units of edges by the communities of both ends.
 
         Those of undirected networks are counted from either end.
@@ -185,15 +185,17 @@ class MixedChain(NodeChain):
         return np.outer(weights.sum(axis=0), goals.sum(axis=0)) - weights.T @ goals - unseen
 
     @property
-    def _unseen(self) -> tuple[Array, ...]:
+    def unseen_arrays(self) -> tuple[Array, ...]:
+        """Pairs that were held out, as kernels take them."""
         net = self.net
         return net.first, net.second, net.numbers, net.pointers
 
     @property
-    def _state(self) -> tuple[Array, ...]:
+    def state_arrays(self) -> tuple[Array, ...]:
+        """The current state, as kernels take it."""
         return self.weights, self.to, self.fro, self.sums, self.entering, self.matrix, self.receive
 
-    def _tabulate(self) -> None:
+    def tabulate(self) -> None:
         """What follows from the weights, see the kernels."""
         self.to, self.fro = tables(self.weights, self.matrix, self.receive)
         self.sums, self.entering = self.to.sum(axis=0), self.fro.sum(axis=0)
@@ -225,7 +227,7 @@ class MixedChain(NodeChain):
             self._draw_matrix()
         else:
             self.weights = np.maximum(self.weights / np.sqrt(1.0 + self.counts.sum(axis=0)), 1e-200)
-        self._tabulate()
+        self.tabulate()
 
     def take_over(self, draw: dict[str, Array]) -> None:
         """Continue from a draw for the first nodes of this network, see `grown`."""
@@ -237,11 +239,11 @@ class MixedChain(NodeChain):
         if not form.general:
             shape = 1.0 + form.shape * self.weights.size
             self.rate = float(rng.gamma(shape) / (1.0 / form.scale + self.weights.sum()))
-        self._tabulate()
-        self._recall(rng)
+        self.tabulate()
+        self.recall(rng)
         self._has_begun = True
 
-    def _recall(self, rng: np.random.Generator) -> None:
+    def recall(self, rng: np.random.Generator) -> None:
         """Draw the communities of all edges given weights."""
         sources, targets = self._ends()
         colours = [_drawn(rng, self.weights[i] * self.to[j]) for i, j in _parts(sources, targets, self.form.num)]
@@ -323,25 +325,26 @@ class LangevinChain(MixedChain):
         self.drawn, self.drawn_pairs = np.empty((0, self.form.num)), np.empty((0, 0))
         """Of SCIR-CV: communities of all edges by node, and by both ends, when they were last drawn."""
         self._noise, self._mean_noise = method.noise(self.net)
-        self._refer()
+        self.refer()
 
-    def _update(self, nodes: Array) -> None:
+    def update(self, nodes: Array) -> None:
+        """One step of the weights of these nodes, and of the matrix."""
         method, general = self.method, self.form.general
         if method.renews(self.step, self.batches):
             if method.sampler == "scir_cv":
                 self._draw_reference()
             else:
                 self.reference, self.reference_matrix = self.weights.copy(), self.matrix.copy()
-                self._refer()
+                self.refer()
         if self.step % self.batches == 0 or self.pairs.dtype != np.float64:
             self.pairs = np.zeros((self.form.num, self.form.num) if general else (0, 0))
         kernels().langevin(
             nodes,
             self.net.leaving,
             self.net.entering,
-            self._unseen,
-            self._state,
-            self._referred,
+            self.unseen_arrays,
+            self.state_arrays,
+            self.referred,
             self.totals,
             self.pairs,
             self.arrived,
@@ -361,9 +364,9 @@ class LangevinChain(MixedChain):
         if not len(self.sums):  # the start
             super()._draw_matrix()
             return
-        shapes, rates = self._of_matrix(self.pairs + self.total_pairs)
+        shapes, rates = self.shapes_and_rates(self.pairs + self.total_pairs)
         shapes = np.maximum(shapes, 1e-3 * self.form.edges)  # an estimate of a difference may be too small
-        drawn = self._of_matrix(self.drawn_pairs)[0] if len(self.drawn_pairs) else self.drawn_pairs
+        drawn = self.shapes_and_rates(self.drawn_pairs)[0] if len(self.drawn_pairs) else self.drawn_pairs
         how = self._mean_noise, self.method.step_size, METHODS[self.method.sampler], not self.net.directed
         words = seed_words(self.words(BlockPurpose.MATRIX))
         kernels().move_matrix(self.matrix, shapes, rates, drawn, *how, words)
@@ -373,19 +376,19 @@ class LangevinChain(MixedChain):
 
         Expected counts would not do: weights would have too little variance between two references.
         """
-        super()._recall(generator(self.words(BlockPurpose.START)))
+        super().recall(generator(self.words(BlockPurpose.START)))
         self.drawn = self.counts.astype(np.float64)
         pairs = self.pairs.astype(np.float64)
         self.drawn_pairs = pairs if self.net.directed or not pairs.size else pairs + pairs.T
         self.colours, self.others = np.empty(0, np.int16), np.empty(0, np.int16)
 
-    def _refer(self) -> None:
+    def refer(self) -> None:
         """What follows from the reference of the control variates."""
         reference, matrix, num = self.reference, self.reference_matrix, self.form.num
         receive = np.ones(len(reference)) if self.net.directed else np.empty(0)
         to, fro = tables(reference, matrix, receive)  # factors ρ have no effect on communities
         nothing = np.empty(0)
-        self._referred = (reference, to, fro, nothing, nothing, matrix, receive)
+        self.referred = (reference, to, fro, nothing, nothing, matrix, receive)
         self.totals = np.zeros(reference.shape)
         self.total_pairs = np.zeros((num, num) if self.form.general else (0, 0))
         if len(reference):
@@ -394,7 +397,7 @@ class LangevinChain(MixedChain):
                 nobody = np.empty((0, 0))
                 kernels().expected(self.net.entering, reference, fro, matrix, self.totals, nobody)
 
-    def _recall(self, rng: np.random.Generator) -> None:
+    def recall(self, rng: np.random.Generator) -> None:
         """There is nothing to recall."""
 
     def _shares(self) -> Array:
@@ -402,7 +405,7 @@ class LangevinChain(MixedChain):
         return found / found.sum()
 
     def _remember(self) -> None:
-        self._refer()
+        self.refer()
 
 
 def tables(weights: Array, matrix: Array, receive: Array) -> tuple[Array, Array]:

@@ -117,7 +117,7 @@ def _begin(start: Array, w: Array, out: Array) -> float:
 
 
 @called
-def _tally(sign: float, data: Data, z: Array, piece: Array, firsts: Array, moves: Array, stats: Array) -> None:
+def tally(sign: float, data: Data, z: Array, piece: Array, firsts: Array, moves: Array, stats: Array) -> None:
     """Add the initial state, the transitions and the observations of a piece to sums, or subtract them."""
     kind, codes, rows = data[0], data[1], data[2]
     begin, end = piece[0], piece[1]
@@ -177,7 +177,7 @@ def sample_groups(
         for p in range(groups[g], groups[g + 1]):
             piece = pieces[p]
             begin, end = piece[0], piece[1]
-            _tally(-1.0, data, z, piece, firsts[slot], moves[slot], stats[slot])
+            tally(-1.0, data, z, piece, firsts[slot], moves[slot], stats[slot])
             _fill(data, begin, end, w)
             if not piece[2]:
                 _begin(initial, w[0], f[0])
@@ -200,7 +200,7 @@ def sample_groups(
                     drawn += partial[k] <= u
                 z[begin + t] = drawn
                 after = np.int64(drawn)
-            _tally(1.0, data, z, piece, firsts[slot], moves[slot], stats[slot])
+            tally(1.0, data, z, piece, firsts[slot], moves[slot], stats[slot])
 
 
 @kept

@@ -128,13 +128,13 @@ def measured_error(
     pieces = _places(data, bounds, _WINDOW, seed)
     total = (pieces[:, 1] - pieces[:, 0]).sum()
     near, far = (
-        expected(prior, params, data, _with_buffers(pieces, bounds, length), 1).moves.sum(axis=0)
+        expected(prior, params, data, with_buffers(pieces, bounds, length), 1).moves.sum(axis=0)
         for length in (buffer, 4 * buffer + 100)
     )
     return float(np.abs(near - far).max() / total)
 
 
-def _with_buffers(pieces: Array, bounds: Array, buffer: int) -> Array:
+def with_buffers(pieces: Array, bounds: Array, buffer: int) -> Array:
     """Windows for the kernel, from pieces (begin, end, left, right)."""
     number = np.searchsorted(bounds, pieces[:, 0], side="right") - 1
     low = np.maximum(pieces[:, 0] - buffer, bounds[number])
@@ -219,7 +219,7 @@ class BufferedChain(Chain):
         """All parameters, by estimates from some windows."""
         if self.known.sampler == "scir_cv" and self.step % _REFRESH_EVERY == 0:
             self._refer()
-        self._move(self._estimate(self.known.windows, StatePurpose.WINDOWS))
+        self._move(self.estimate(self.known.windows, StatePurpose.WINDOWS))
 
     def _chosen(self, number: int, purpose: StatePurpose) -> tuple[Array, Array, int]:
         """Windows of some random groups, the first window of each group, and the number of all groups."""
@@ -228,7 +228,7 @@ class BufferedChain(Chain):
         chosen = rng.permutation(found.num_groups)[:number]
         each = [np.arange(found.groups[g], found.groups[g + 1]) for g in chosen]
         firsts = np.cumsum([0, *(len(rows) for rows in each[:-1])])
-        windows = _with_buffers(found.pieces[np.concatenate(each)], self.bounds, self.known.buffer)
+        windows = with_buffers(found.pieces[np.concatenate(each)], self.bounds, self.known.buffer)
         return windows, firsts, found.num_groups
 
     def _refer(self) -> None:
@@ -250,7 +250,7 @@ class BufferedChain(Chain):
                 self.reference[name] = np.where(kept, prior + whole[name], 0.0)
             self.reference |= {f"{name}_{part}": values for part, values in now.items()}
 
-    def _estimate(self, number: int, purpose: StatePurpose) -> WindowSums:
+    def estimate(self, number: int, purpose: StatePurpose) -> WindowSums:
         """Unbiased estimates of the expected counts of all series, up to the error of the buffers."""
         windows, firsts, total = self._chosen(number, purpose)
         scale = total / len(firsts)

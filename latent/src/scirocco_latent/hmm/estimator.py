@@ -67,8 +67,8 @@ def choose(model: HMM, prior: StatePrior, data: Encoded, given: SeriesData) -> S
     on_device = _on_device(model, prior, data)
     if model.sampler != "gibbs":
         return _stochastic(model, prior, data, given, size, threads)
-    for name in ("step_size", "buffer"):
-        if getattr(model, name) is not None:
+    for name, value in (("step_size", model.step_size), ("buffer", model.buffer)):
+        if value is not None:
             raise InvalidValueError(f'sampler="gibbs" has no `{name}`: remove it.')
     if on_device:
         return _scanned(prior, data, given, starts, seed)

@@ -149,17 +149,17 @@ class Own:
 
     def curvature(self, params: Params, data: Encoded, shares: Array) -> Array:
         """|H|, (K, D, D), if an observation is in each state with a weight, `shares` (N, K)."""
-        return self._shared(params["position"], data, shares).curvature()
+        return self.terms(params["position"], data, shares).curvature()
 
     def langevin(
         self, rng: np.random.Generator, params: Params, data: Encoded, shares: Array, curvature: Array, step: float
     ) -> Params:
         """A Langevin step preconditioned by a fixed curvature, over a time that is `step` in its own units."""
         u, fixed = (np.asarray(params["position"], np.float64), _LocalNormal.of(0 * params["position"], curvature))
-        here, kept = self._shared(u, data, shares), float(np.exp(-step))
+        here, kept = self.terms(u, data, shares), float(np.exp(-step))
         return {"position": _single(fixed.toward(here.gradient).proposal(u, rng.standard_normal(u.shape), kept))}
 
-    def _shared(self, u: Array, data: Encoded, shares: Array) -> _LocalNormal:
+    def terms(self, u: Array, data: Encoded, shares: Array) -> _LocalNormal:
         """Derivatives with weights; padded to few different lengths, because each is compiled."""
         x, seen = self._rows(data)
         count, num = shares.shape

@@ -46,14 +46,14 @@ class DeviceRows(NamedTuple):
     is_seen: Any
 
 
-def block_length(num_rows: int, num_states: int) -> int:
+def block_length(num_rows: int, num_states: int, longest: int = _LONGEST) -> int:
     """Observations in a block."""
-    return int(min(num_rows, _LONGEST, max(256, _LARGEST // num_states**2)))
+    return int(min(num_rows, longest, max(256, _LARGEST // num_states**2)))
 
 
-def rows_on_device(data: Encoded, bounds: Array, num_states: int) -> DeviceRows:
+def rows_on_device(data: Encoded, bounds: Array, num_states: int, longest: int = _LONGEST) -> DeviceRows:
     """Observations in blocks of equal lengths."""
-    total, length = data.num_rows, block_length(data.num_rows, num_states)
+    total, length = data.num_rows, block_length(data.num_rows, num_states, longest)
     blocks = -(-total // length)
 
     def shaped(part: Array) -> Any:
@@ -188,21 +188,23 @@ def sweep(
 class DeviceStates(States):
     """States of all observations, drawn together on JAX's default device."""
 
-    def __init__(self, prior: StatePrior, data: Encoded, bounds: Array, num_threads: int | None):
+    def __init__(
+        self, prior: StatePrior, data: Encoded, bounds: Array, num_threads: int | None, longest: int = _LONGEST
+    ):
         super().__init__(prior, data, bounds, num_threads)
-        self.rows = rows_on_device(data, bounds, prior.num_states)
+        self.rows = rows_on_device(data, bounds, prior.num_states, longest)
 
     def step(self, params: Parameters, found: PieceLayout, chosen: Array, seed: tuple[int, int]) -> None:
         """Draw all states."""
         key = jax.random.fold_in(jax.random.key(seed[0] % 2**63), seed[1] % 2**32)
         width = self.stats.shape[1]
         initial, transitions = params.chain()[:2]
-        kind, values = self._values(params.emission)
+        kind, values = self.values_of(params.emission)
         z, sums, _ = sweep(kind, width, self.rows, values, np.float32(initial), np.float32(transitions), key)
         self.z = np.asarray(z).reshape(-1)[: self.data.num_rows]
         self.firsts, self.moves, self.stats = (np.asarray(part, np.float64).sum(axis=0) for part in sums)
 
-    def _values(self, params: Params) -> tuple[int, Array]:
+    def values_of(self, params: Params) -> tuple[int, Array]:
         """The kind of the emissions, and the numbers that `log_densities` takes."""
         kind, _, _, table, _, values = self.prior.emission.kernel(params, self.data)
         if kind == _TABLE:

@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike
 from scirocco._checks import choice
 from scirocco._extras import require
 from scirocco.errors import InvalidValueError
+from scirocco_latent.lda.sizes import FITTING
 
 Array = np.ndarray
 
 MEASURES = ("hellinger", "jensen_shannon", "cosine")
-_BLOCK_WORDS = 4_096  # words that are compared together, to save memory
 
 
 def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> Array:
@@ -54,8 +54,8 @@ def topic_distance(a: ArrayLike, b: ArrayLike, measure: str = "hellinger") -> Ar
         )
     sums = np.zeros((len(first), len(second)))
     squares_a, squares_b = np.zeros(len(first)), np.zeros(len(second))
-    for start in range(0, first.shape[1], _BLOCK_WORDS):
-        block = slice(start, start + _BLOCK_WORDS)
+    for start in range(0, first.shape[1], FITTING.compared_words):
+        block = slice(start, start + FITTING.compared_words)
         p = first[:, block].astype(np.float64) / total_a[:, None]
         q = second[:, block].astype(np.float64) / total_b[:, None]
         if measure == "hellinger":

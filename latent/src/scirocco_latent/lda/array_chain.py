@@ -19,14 +19,12 @@ from scirocco_latent.lda.document_batches import Growth
 from scirocco_latent.lda.guiding import NOTHING, Guide
 from scirocco_latent.lda.hyper import alpha_given, beta_given, tables_given
 from scirocco_latent.lda.settings import TopicSettings
+from scirocco_latent.lda.sizes import FITTING
 from scirocco_latent.lda.streams import Rows
 from scirocco_latent.lda.topics import Arrays, normalise
 
 Array = np.ndarray
 
-_LEAST, _MOST = 1 << 14, 1 << 22
-"""Tokens of a block: many, because starting a program takes as long as 200,000 tokens on a fast accelerator."""
-_ROUND = 1024  # tokens: block sizes are multiples, so that few are compiled
 _SHARE = 0.5  # of the memory of the device that a corpus may take
 
 
@@ -44,7 +42,8 @@ class DocumentBlocks:
         """Number of tokens of each document, in this order."""
         ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         first = int(ends[growth[0][0] if growth else -1])
-        wanted = max(-(-first // -(-first // _MOST)) if first else 1, min(_LEAST, int(ends[-1])))
+        even = -(-first // -(-first // FITTING.most_block)) if first else 1
+        wanted = max(even, min(FITTING.least_block, int(ends[-1])))
         self.capacity = _rounded(max(wanted, int(lengths.max(initial=1))))
         starts = [0]
         while starts[-1] < len(lengths):
@@ -93,7 +92,7 @@ def packed(rows: Rows, capacity: int, num_documents: int, num_words: int) -> Tok
 
 
 def _rounded(number: int) -> int:
-    return -(-number // _ROUND) * _ROUND
+    return -(-number // FITTING.rounded_to) * FITTING.rounded_to
 
 
 class BlockPasses:

@@ -127,7 +127,8 @@ class ControlledArrayTopics(ArrayTopics, ReferringTopics):
 
     def state(self) -> Arrays:
         """θ and the reference."""
-        return {name: np.asarray(getattr(self, name)) for name in ("theta", "reference", "counted", "step")}
+        kept = {"theta": self.theta, "reference": self.reference, "counted": self.counted, "step": self.step}
+        return {name: np.asarray(part) for name, part in kept.items()}
 
     def restore_state(self, state: Arrays) -> None:
         """Restore the topics from `state`."""

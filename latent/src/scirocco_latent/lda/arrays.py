@@ -119,7 +119,7 @@ def sweep(
     words, old = _derived(words, _BLOCK, block), z.astype(jnp.int32)
     new = old
     for number in range(sweeps):
-        new = _swept(_derived(words, _ETA, number), weights, tokens, new, alpha, rows)
+        new = swept(_derived(words, _ETA, number), weights, tokens, new, alpha, rows)
     counts = counts.at[tokens.word, old].add(-1, mode="drop")
     return counts.at[tokens.word, new].add(1, mode="drop"), new.astype(z.dtype)
 
@@ -131,30 +131,30 @@ def local(words: Array, weights: Array, tokens: Tokens, alpha: Array, rows: int,
 
     def once(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         z, counts = carry
-        z = _swept(_derived(words, _ETA, number), weights, tokens, z, alpha, rows)
+        z = swept(_derived(words, _ETA, number), weights, tokens, z, alpha, rows)
         return z, counts.at[tokens.word, z].add((number >= burn_in).astype(jnp.int32), mode="drop")
 
     counts = jnp.zeros(weights.shape, jnp.int32)
     return jax.lax.fori_loop(0, sweeps, once, (nothing, counts))[1] / (sweeps - burn_in)
 
 
-def _swept(words: Array, weights: Array, tokens: Tokens, z: Array, alpha: Array, rows: int) -> Array:
+def swept(words: Array, weights: Array, tokens: Tokens, z: Array, alpha: Array, rows: int) -> Array:
     """η | z, then z | η, for all tokens at once; α may be one for each document, 0 for topics that it has not."""
     held = jnp.zeros((rows, weights.shape[1]), jnp.int32).at[tokens.document, z].add(1, mode="drop")
     eta = gamma_attempts(words, held + alpha)
     # documents without topics begin with the mean of η, not with a draw: their words decide
     eta = jnp.where(held.sum(axis=1, keepdims=True) > 0, eta, alpha)
     if alpha.ndim == 1:
-        return _assigned(_derived(words, _TOPIC), eta, weights, tokens, jnp.sum(alpha > 0.0))
+        return assigned(_derived(words, _TOPIC), eta, weights, tokens, jnp.sum(alpha > 0.0))
     eta = jnp.where(alpha > 0.0, eta, 0.0)  # a chain that continues may begin with other topics
     uniform, _ = uniforms(_derived(words, _ANY), jnp.arange(rows, dtype=jnp.uint32), 0, jnp.float32)
     number = jnp.cumsum(alpha > 0.0, axis=1)
     own = jnp.argmax(number > (uniform * number[:, -1])[:, None], axis=1)
     anyone = own.at[tokens.document].get(mode="clip").astype(jnp.int32)
-    return _assigned(_derived(words, _TOPIC), eta, weights, tokens, number[:, -1].max(), anyone)
+    return assigned(_derived(words, _TOPIC), eta, weights, tokens, number[:, -1].max(), anyone)
 
 
-def _assigned(
+def assigned(
     words: Array, eta: Array, weights: Array, tokens: Tokens, num_topics: Array, anyone: Array | None = None
 ) -> Array:
     """z with P(z = k) ∝ η_dk ω_kw; if all products underflow `anyone`, by default uniform over the topics."""

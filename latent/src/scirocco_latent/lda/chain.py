@@ -29,6 +29,7 @@ from scirocco_latent.lda.document_batches import (
 )
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.settings import TopicSettings
+from scirocco_latent.lda.sizes import FITTING
 from scirocco_latent.lda.stochastic_chain import Counting, StochasticChain
 from scirocco_latent.lda.streams import DocumentStream
 from scirocco_latent.lda.topics import Arrays
@@ -37,8 +38,8 @@ Array = np.ndarray
 
 _ARRAY_EPOCHS = 200
 """Default passes of whole-array chains with memory, which need more of them and are much faster."""
-_USUAL_TOKENS, _LEAST_EPOCHS, _MOST_EPOCHS = 150_000_000, 20, 400
-"""Default length of other chains with memory, in token-samples; and the limits of their passes."""
+_LEAST_EPOCHS, _MOST_EPOCHS = 20, 400
+"""The limits of the default number of passes of other chains with memory."""
 
 
 class TopicChain(Chain):
@@ -233,7 +234,7 @@ class Task(NamedTuple):
         grown = _visits(settings.growth) / corpus.num_documents
         if settings.by_arrays:
             return _ARRAY_EPOCHS + grown
-        usual = round(_USUAL_TOKENS / max(corpus.num_tokens, 1))
+        usual = round(FITTING.usual_tokens / max(corpus.num_tokens, 1))
         return min(max(usual, _LEAST_EPOCHS), _MOST_EPOCHS) + grown
 
 

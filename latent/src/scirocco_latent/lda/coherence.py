@@ -12,11 +12,11 @@ from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.lda.corpus import Corpus, Documents, as_corpus
 from scirocco_latent.lda.readers import Vocabulary, read_vocabulary
+from scirocco_latent.lda.sizes import FITTING
 
 Array = np.ndarray
 
 MEASURES = ("npmi", "umass")
-_CHUNK_DOCUMENTS = 1 << 13  # documents at a time
 
 
 def coherence(top_words: ArrayLike, corpus: Documents, measure: str = "npmi") -> Array:
@@ -79,8 +79,8 @@ def shared_documents(words: Array, corpus: Corpus) -> tuple[Array, int]:
     column = np.full(corpus.vocabulary_size, -1, np.int64)
     column[words] = np.arange(len(words))
     together = np.zeros((len(words), len(words)), np.int64)
-    for start in range(0, corpus.num_documents, _CHUNK_DOCUMENTS):
-        numbers = np.arange(start, min(start + _CHUNK_DOCUMENTS, corpus.num_documents))
+    for start in range(0, corpus.num_documents, FITTING.counted_documents):
+        numbers = np.arange(start, min(start + FITTING.counted_documents, corpus.num_documents))
         indptr, ids, counts = corpus.take_csr(numbers)
         document = np.repeat(np.arange(len(numbers)), np.diff(indptr))
         wanted = (column[ids] >= 0) & (counts > 0)

@@ -16,6 +16,7 @@ from scirocco_latent.lda.corpus import Corpus
 from scirocco_latent.lda.document_batches import CorpusBatches, Delivery
 from scirocco_latent.lda.guiding import Guide
 from scirocco_latent.lda.settings import TopicSettings
+from scirocco_latent.lda.sizes import FITTING
 from scirocco_latent.lda.topics import Arrays, normalise
 from scirocco_latent.lda.word_groups import LANES, Block, GroupLayout, WordGroups, num_groups
 
@@ -23,7 +24,6 @@ SeedWords = Callable[[int], tuple[int, int]]
 _UNSEEN = -1  # a token without a topic
 _PIECE = 1 << 12  # documents or words at a time, to save memory
 _AGEING_PASSES = 2  # first passes, in which partial sums age fast
-_MOST_DENSE = 512  # topics, up to which the weights of all of them are computed for each token
 _KEPT_TOKENS = 1 << 22  # of a batch with all documents, whose arrangement is kept
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
 
@@ -70,7 +70,7 @@ class CollapsedChain:
     def _set_table(self, table: Array) -> None:
         """Set n_wk and n_k; rows are padded to whole vectors if the kernel needs them."""
         self._width = table.shape[1]
-        width = -(-self._width // LANES) * LANES if self._width <= _MOST_DENSE else self._width
+        width = -(-self._width // LANES) * LANES if self._width <= FITTING.dense_topics else self._width
         self._padded = np.zeros((len(table), width), np.int32)
         self._padded[:, : self._width] = table
         self._totals = self._padded.sum(axis=0, dtype=np.int64)
@@ -109,7 +109,7 @@ class CollapsedChain:
         if not collapsed:
             self._drop_sums()
             return
-        if self._width <= _MOST_DENSE:
+        if self._width <= FITTING.dense_topics:
             return
         if self._sums.shape != self.table.shape:
             self._sums = np.zeros(self.table.shape, np.float32)
@@ -135,7 +135,7 @@ class CollapsedChain:
         alpha, priors = self._spread_alpha(), self.beta * groups.sizes
         first: tuple[Array, ...]
         last: tuple[Any, ...] = ()
-        if self._width <= _MOST_DENSE:
+        if self._width <= FITTING.dense_topics:
             shape = (len(layout.documents), self._padded.shape[1])
             if self._inside.shape != shape:
                 self._inside = np.empty(shape, np.int32)

@@ -83,6 +83,9 @@ class MemberChain(GaussianChain):
 
     STATE = ("mean", "precision", "omega")
 
+    prior_count = PRIOR_COUNT
+    """Observations that the prior of the mean is worth."""
+
     def __init__(self, corpus: Corpus, settings: TopicSettings, seed: int, number: int):
         super().__init__(corpus, settings, seed, number)
         self.members = Members(all_rows(corpus), settings.num_topics, settings.num_threads)
@@ -126,9 +129,9 @@ class MemberChain(GaussianChain):
         """μ and Σ⁻¹ given x."""
         x, size = self.members.x, len(self.mean)
         count, middle = len(x), x.mean(axis=0)
-        total = PRIOR_COUNT + count
+        total = self.prior_count + count
         scatter = PRIOR_SCALE * np.eye(size) + (x - middle).T @ (x - middle)
-        scatter += PRIOR_COUNT * count / total * np.outer(middle, middle)
+        scatter += self.prior_count * count / total * np.outer(middle, middle)
         self.precision = wishart(rng, size + 2 + count, np.linalg.inv(scatter))
         factor = np.linalg.cholesky(np.linalg.inv(self.precision) / total)
         self.mean = count / total * middle + factor @ rng.standard_normal(size)

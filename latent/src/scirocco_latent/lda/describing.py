@@ -192,7 +192,9 @@ class GroupShares(NamedTuple):
             "group": np.repeat(self.groups, topics),
             "topic": np.tile(names, number),
             "num_documents": np.repeat(self.num_documents, topics),
-            **{name: getattr(self, name).ravel() for name in ("mean", "low", "high")},
+            "mean": self.mean.ravel(),
+            "low": self.low.ravel(),
+            "high": self.high.ravel(),
         }
         return require("pandas", "this table").DataFrame(columns)
 

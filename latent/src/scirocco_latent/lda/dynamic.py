@@ -55,7 +55,9 @@ class WordPaths(NamedTuple):
         columns = {
             "time": np.repeat(self.times, count),
             "word": np.tile(np.array(self.words, object), len(self.times)),
-            **{name: getattr(self, name).ravel() for name in ("mean", "low", "high")},
+            "mean": self.mean.ravel(),
+            "low": self.low.ravel(),
+            "high": self.high.ravel(),
         }
         return require("pandas", "this table").DataFrame(columns)
 
@@ -162,12 +164,12 @@ class DynamicTopics(GaussianTopics):
             As for `sc.sample`.
         """
         num_topics = _checks.positive_int(self.num_topics, "num_topics", minimum=2)
-        for name in ("spread", "drift"):
-            if getattr(self, name) is not None:
-                _checks.positive(getattr(self, name), name)
+        for name, value in (("spread", self.spread), ("drift", self.drift)):
+            if value is not None:
+                _checks.positive(value, name)
         corpus = self._open(X, vocabulary, column, encoding)
         when = as_numbers(column_of(X, times, encoding) if isinstance(times, str) else times)
-        labels, slices, gaps = _sliced(when, corpus.num_documents, self.num_slices)
+        labels, slices, gaps = sliced(when, corpus.num_documents, self.num_slices)
         settings = self._start_settings(corpus, alpha=self.alpha)
         task = Walks(corpus, slices, gaps, settings, self.spread, self.drift)
         shape = (len(labels), num_topics, corpus.vocabulary_size)
@@ -212,7 +214,7 @@ class DynamicTopics(GaussianTopics):
 
     def _watched(self) -> dict[str, Array]:
         """Shares of the topics in the slices, and τ and σ if they are learned."""
-        learned = [name for name in ("spread", "drift") if getattr(self, name) is None]
+        learned = [name for name, value in (("spread", self.spread), ("drift", self.drift)) if value is None]
         scales = {name: np.asarray(self.run_.stats[name]) for name in learned}
         return {"shares": np.asarray(self.draws_["shares"]), **scales}
 
@@ -351,7 +353,7 @@ def _wrong_number(when: Array, num_documents: int) -> InvalidValueError:
     )
 
 
-def _sliced(when: Array, num_documents: int, num_slices: int | None) -> tuple[Array, Array, Array]:
+def sliced(when: Array, num_documents: int, num_slices: int | None) -> tuple[Array, Array, Array]:
     """The first time of each slice, the slice of each document, and the gaps between slices (median 1)."""
     if when.shape != (num_documents,):
         raise _wrong_number(when, num_documents)

@@ -19,11 +19,12 @@ import numpy as np
 from scirocco._checks import positive_int
 from scirocco._extras import require
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco_latent.lda.sizes import FITTING
 
 PACKAGES = ("numpy", "scipy", "jax", "optax", "arviz")
 """Packages that are read by default, if installed."""
-# of a text, of a word (documents), and its largest share of documents
-LEAST_WORDS, LEAST_DOCUMENTS, MOST_SHARE = 20, 5, 0.4
+# of a text, of a word (documents)
+LEAST_WORDS, LEAST_DOCUMENTS = 20, 5
 STOP_WORDS = frozenset(
     """
     about above after all also although always and another any are aren because been before being below between both
@@ -74,20 +75,22 @@ def embedded_corpus(
     if isinstance(packages, str) or not all(isinstance(name, str) for name in packages):
         raise InvalidTypeError(f'`packages` must be a sequence of names, e.g. ("numpy",), got {packages!r}.')
     limit = None if max_documents is None else positive_int(max_documents, "max_documents")
-    counts, vocabulary = _build(tuple(packages), limit)
+    counts, vocabulary = counted(tuple(packages), limit)
     return counts.copy(), vocabulary  # the caller may modify the copy
 
 
 @functools.lru_cache(maxsize=4)
-def _build(packages: tuple[str, ...], max_documents: int | None) -> tuple[Any, tuple[str, ...]]:
-    texts = _documents(packages)
+def counted(packages: tuple[str, ...], max_documents: int | None) -> tuple[Any, tuple[str, ...]]:
+    """Word counts and the vocabulary of the docstrings of these packages."""
+    texts = texts_of(packages)
     if max_documents is not None and len(texts) > max_documents:
         # in the order of a hash, independent of packages: a random sample that is always the same
         chosen = sorted(range(len(texts)), key=lambda i: hashlib.sha256(texts[i].encode()).digest())
         texts = [texts[i] for i in sorted(chosen[:max_documents])]
     bags = [Counter(tokens(text)) for text in texts]
     seen_in = Counter(word for bag in bags for word in bag)
-    vocabulary = tuple(sorted(word for word, n in seen_in.items() if LEAST_DOCUMENTS <= n <= MOST_SHARE * len(bags)))
+    most = FITTING.word_share * len(bags)
+    vocabulary = tuple(sorted(word for word, n in seen_in.items() if LEAST_DOCUMENTS <= n <= most))
     if not vocabulary:
         raise InvalidValueError(
             f"{len(bags)} docstrings were found in {', '.join(packages) or 'no package'}: too few for a corpus. Pass "
@@ -117,7 +120,8 @@ def tokens(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
 
 
-def _documents(packages: Iterable[str]) -> list[str]:
+def texts_of(packages: Iterable[str]) -> list[str]:
+    """The docstrings of these packages."""
     texts: dict[str, None] = {}
     for package in packages:
         for path in _files(package):

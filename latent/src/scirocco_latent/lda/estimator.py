@@ -249,7 +249,7 @@ class LDA(Incremental):
             labels = column_of(X, labels, encoding)
         guide = guiding.guide(self.seed_words, self.seed_weight, labels, corpus, self.num_topics)
         changes |= {} if guide is None else guide.changes(self.get_params() | changes)
-        settings = self._settings(_size(corpus), steps_per_exchange=steps_per_exchange, **changes)
+        settings = self._settings(size_of(corpus), steps_per_exchange=steps_per_exchange, **changes)
         asked = self._asked(options, num_samples=usual_draws(self.num_topics * corpus.vocabulary_size))
         names = {"topic_names": [] if guide is None else list(guide.names)}
         start = None
@@ -314,7 +314,8 @@ def _is_on_host(store: str | os.PathLike[str] | None) -> bool:
     return Record.from_json(open_stored(store).record).configuration.get("device") == HOST
 
 
-def _size(corpus: Corpus | DocumentStream) -> Size:
+def size_of(corpus: Corpus | DocumentStream) -> Size:
+    """The size by which settings are resolved."""
     if isinstance(corpus, DocumentStream):
         return Size(corpus.num_documents, corpus.vocabulary_size, streamed=True)
     return Size(corpus.num_documents, corpus.vocabulary_size, corpus.num_tokens)

@@ -130,19 +130,19 @@ class _WithMomentum(ExpandedMean):
     def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words: force, half a move, friction and noise, the other half."""
         step = np.float32(time)
-        force = self._force(words, counts, scale, step)
+        force = self.force_on(words, counts, scale, step)
         force *= step
         self.momentum += force
-        self._glide(0.5 * step)
+        self.glide(0.5 * step)
         kept = np.exp(-step * self._rate())
         noise = normals(seed, self.theta.shape)
         noise *= np.sqrt(1.0 - kept * kept)
         self.momentum *= kept
         self.momentum += noise
-        self._glide(0.5 * step)
+        self.glide(0.5 * step)
 
     @abc.abstractmethod
-    def _force(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
+    def force_on(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
         """The force on r."""
 
     @abc.abstractmethod
@@ -150,7 +150,7 @@ class _WithMomentum(ExpandedMean):
         """Rate of friction: r decays as e^(-rate · time) and is refreshed by noise."""
 
     @abc.abstractmethod
-    def _glide(self, time: np.float32) -> None:
+    def glide(self, time: np.float32) -> None:
         """Move θ along r, which changes sign where θ is reflected."""
 
 
@@ -171,13 +171,15 @@ class SGHMCTopics(_WithMomentum):
         1 + ε Var(ĝ)/(2C): C must be large compared with ε Var(ĝ)/2.
     """
 
-    def _force(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
+    def force_on(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
+        """The force on the coordinates of this mirror."""
         return self.gradient(words, counts, scale, step)
 
     def _rate(self) -> Any:
         return self.friction
 
-    def _glide(self, time: np.float32) -> None:
+    def glide(self, time: np.float32) -> None:
+        """Move along the momentum for this time."""
         moved = self.theta + time * self.momentum
         np.negative(self.momentum, out=self.momentum, where=moved < 0)
         self.theta = np.abs(moved, out=moved)
@@ -204,7 +206,8 @@ class SGRHMCTopics(_WithMomentum):
         scale n/θ per step, heats them without limit.
     """
 
-    def _force(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
+    def force_on(self, words: Array, counts: Array, scale: float, step: np.float32) -> Array:
+        """The force on the coordinates of this mirror."""
         root = np.sqrt(self.theta)
         force = _over(self.beta - 0.5, words, np.float32(scale) * counts, np.maximum(root, step))
         force -= root * self._pull(counts, scale)
@@ -213,7 +216,8 @@ class SGRHMCTopics(_WithMomentum):
     def _rate(self) -> Any:
         return self.theta + self.friction
 
-    def _glide(self, time: np.float32) -> None:
+    def glide(self, time: np.float32) -> None:
+        """Move along the momentum for this time."""
         root = np.sqrt(self.theta)
         root += 0.5 * time * self.momentum
         np.negative(self.momentum, out=self.momentum, where=root < 0)

@@ -145,7 +145,7 @@ class CountShards:
         common = CountInputs(path, fingerprint, self.settings, seed, batch.distinct.astype(np.int32), weights)
         shards = spread_over(batch.documents, self.source.num_rows, self.workers.num_shards)
         found = self.workers.each(count_shard, common, [batch.documents[places] for places in shards])
-        return _added(found, weights.shape, stochastic_chain.unit(self.settings))
+        return summed(found, weights.shape, stochastic_chain.unit(self.settings))
 
 
 def count_shard(common: CountInputs, documents: Array) -> Found:
@@ -161,7 +161,7 @@ def count_shard(common: CountInputs, documents: Array) -> Found:
     return Found.packed(places, sums)
 
 
-def _added(found: list[Found], shape: tuple[int, ...], unit: float) -> Array:
+def summed(found: list[Found], shape: tuple[int, ...], unit: float) -> Array:
     """Add the sums of all shards; the counts in float32 are rounded once, as without shards."""
     highest = sum(int(part.values.max(initial=0)) for part in found)
     total = np.zeros(shape, np.int32 if highest < 2**31 else np.int64)

@@ -164,8 +164,7 @@ class ControlledTopics(ReferringTopics):
 
     def state(self) -> Arrays:
         """θ and the reference."""
-        names = ("theta", "reference", "counted", "step")
-        return {name: getattr(self, name) for name in names}
+        return {"theta": self.theta, "reference": self.reference, "counted": self.counted, "step": self.step}
 
     def restore_state(self, arrays: Arrays) -> None:
         """Restore the topics from `state`."""

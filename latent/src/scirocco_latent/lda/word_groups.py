@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scirocco.diffusions.host._threads import available_cores, run_blocks
+from scirocco_latent.lda.sizes import FITTING
 
-_MOST_GROUPS = 16  # in which threads share a batch
-_BLOCK_TOKENS = 6_000  # of a block, about 0.3 ms: threads meet after each row of blocks
-_VISIT_TOKENS = 8  # of a document and a group: a visit has a cost of its own
 LANES = 16
 """Topics in a vector of the dense kernel."""
 
@@ -41,9 +39,9 @@ def num_groups(num_tokens: int, num_documents: int) -> int:
     >>> num_groups(20_000, 200), num_groups(400_000, 3_000), num_groups(1_000_000, 10_000), num_groups(10**6, 10**5)
     (1, 8, 12, 2)
     """
-    by_work = math.isqrt(num_tokens // _BLOCK_TOKENS)
-    by_visits = num_tokens // (_VISIT_TOKENS * max(num_documents, 1))
-    return max(1, min(_MOST_GROUPS, by_work, max(2, by_visits)))
+    by_work = math.isqrt(num_tokens // FITTING.shared_tokens)
+    by_visits = num_tokens // (FITTING.visit_tokens * max(num_documents, 1))
+    return max(1, min(FITTING.most_groups, by_work, max(2, by_visits)))
 
 
 class GroupLayout(NamedTuple):

@@ -18,9 +18,9 @@ from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.native.folder import FolderSource
 from scirocco.data.native.npy import as_bytes, check_kind, decode_header
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 
-CHUNK_BYTES = 16 << 20
 _MOST_CHUNK_BYTES = 256 << 20
 _SPARSE = {"data", "indices", "indptr", "shape", "format"}
 
@@ -58,7 +58,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def rows_per_chunk(row_bytes: float) -> int:
     """The number of rows in a chunk of about 16 MB."""
-    return max(1, int(CHUNK_BYTES // max(1, row_bytes)))
+    return max(1, int(READING.chunk_bytes // max(1, row_bytes)))
 
 
 def check_lengths(lengths: dict[str, int], where: str) -> int:

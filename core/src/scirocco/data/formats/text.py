@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from scirocco.data.formats.readers import reading
+from scirocco.data.sizes import READING
 from scirocco.errors import InvalidValueError
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": " ", ".edges": " ", ".edgelist": " "}
 """What is between fields, by the ending of the file; a space stands for several, and there `#` begins a comment."""
-_MOST_CHARACTERS = 1 << 27
-"""Of a line or of a field in quotes: a quote that is never closed would otherwise take the rest of the file."""
-_BLOCK_VALUES, _BLOCK_CHARACTERS = 1 << 18, 1 << 24
-"""Values and characters that are held as Python strings at once."""
+_BLOCK_CHARACTERS = 1 << 24
+"""Characters that are held as Python strings at once."""
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 
@@ -88,14 +87,15 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(_MOST_CHARACTERS)
+        line = self._file.readline(READING.line_characters)
         if not line:
             raise StopIteration
         self.number += 1
         self.characters += len(line)
-        if len(line) >= _MOST_CHARACTERS:
+        if len(line) >= READING.line_characters:
             raise InvalidValueError(
-                f"line {self.number} of {self._path} has more than {_MOST_CHARACTERS:,} characters: it is no table."
+                f"line {self.number} of {self._path} has more than {READING.line_characters:,} characters: "
+                "it is no table."
             )
         if "\0" in line:
             raise InvalidValueError(
@@ -114,7 +114,7 @@ def blocks(path: Path, encoding: str = "utf-8") -> Generator[list[list[str]], No
     Spaces around a field are not part of it. Blank lines are allowed at the end only.
     """
     delimiter = delimiter_of(path) or ","
-    csv.field_size_limit(max(csv.field_size_limit(), _MOST_CHARACTERS))
+    csv.field_size_limit(max(csv.field_size_limit(), READING.line_characters))
     with decoding(path, encoding) as file:
         if delimiter == ",":
             delimiter = _separator(file)
@@ -129,7 +129,7 @@ def blocks(path: Path, encoding: str = "utf-8") -> Generator[list[list[str]], No
                 if row:
                     block.append(row)
                 first = lines.number + 1
-                if len(block) * width >= _BLOCK_VALUES or lines.characters - start >= _BLOCK_CHARACTERS:
+                if len(block) * width >= READING.text_values or lines.characters - start >= _BLOCK_CHARACTERS:
                     yield block
                     block, start = [], lines.characters
         except csv.Error as error:
@@ -143,7 +143,7 @@ def blocks(path: Path, encoding: str = "utf-8") -> Generator[list[list[str]], No
 
 def _separator(file: TextIO) -> str:
     """The comma, or what is there instead of it in the first line."""
-    first = file.readline(_MOST_CHARACTERS)
+    first = file.readline(READING.line_characters)
     file.seek(0)
     return next((sign for sign in ";\t" if "," not in first and sign in first), ",")
 

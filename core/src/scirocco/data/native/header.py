@@ -165,7 +165,7 @@ def _stamp(paths: list[Path], digest: str, *, any_touch: bool = False) -> str:
     return hashlib.sha256(" ".join(stamp).encode()).hexdigest()[:16]
 
 
-_VERIFIED: dict[Path, str] = {}
+VERIFIED: dict[Path, str] = {}
 """Stamps of folders that this process has verified but may not write to."""
 
 
@@ -179,11 +179,11 @@ def check_unchanged(files: dict[str, ArrayFile], header: Header) -> None:
     now = _stamp([file.path for file in files.values()], header.digest, any_touch=True)
     with contextlib.suppress(OSError, ValueError):
         _checks.readable(folder / STAMP_NAME)
-        _VERIFIED[folder] = (folder / STAMP_NAME).read_text("ascii")
-    if _VERIFIED.get(folder) == now:
+        VERIFIED[folder] = (folder / STAMP_NAME).read_text("ascii")
+    if VERIFIED.get(folder) == now:
         return
     verify_arrays(files, header)
-    _VERIFIED[folder] = now
+    VERIFIED[folder] = now
     draft = folder / f"{STAMP_NAME}.{os.getpid()}.tmp"
     with contextlib.suppress(OSError):
         draft.write_text(now, "ascii")

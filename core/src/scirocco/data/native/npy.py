@@ -20,6 +20,7 @@ from scirocco.errors import DataChangedError, InvalidTypeError, InvalidValueErro
 
 MAP_LIMIT = 1 << 30
 """Maximum number of bytes of a folder that are mapped into memory."""
+HAS_PREADV = hasattr(os, "preadv")  # Windows reads with a handle of its own
 _PIECES = 512  # the system takes at most 1,024
 _GROUP = 8192  # rows gathered before they are copied
 _ALIGNMENT = 64  # bytes of a header, as NumPy writes it
@@ -139,7 +140,7 @@ class ArrayFile:
                 position += expected
 
     def _read_pieces(self, pieces: list[memoryview], position: int) -> int:
-        if hasattr(os, "preadv"):
+        if HAS_PREADV:
             got = os.preadv(self._fd, pieces, position)
             if got == len(pieces) * len(pieces[0]):
                 return got
@@ -150,7 +151,7 @@ class ArrayFile:
         return done
 
     def _read_at(self, view: memoryview, position: int) -> int:
-        if hasattr(os, "preadv"):
+        if HAS_PREADV:
             return os.preadv(self._fd, [view], position)
         with open(self.path, "rb", buffering=0) as file:  # Windows: a separate handle keeps threads independent
             file.seek(position)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import transforms
+from scirocco._adjustable import Adjustable
 from scirocco.model import Model
 from scirocco.model.families import FAMILIES, PARAMETERS, log_prior
 from scirocco.model.groups import Root
@@ -22,8 +23,17 @@ from scirocco.types import Array, Params, Rows
 
 Columns = dict[str, Any]
 """What the rows have, by name: `x`, `y`, `z_0`, `level_0`, ..., and what is computed of them once."""
-SCALE = 2.5
-"""Standard deviation of coefficients, and of the half-normal prior of the deviations of effects."""
+
+
+@dataclass
+class PriorScale(Adjustable):
+    """How wide the priors are."""
+
+    scale: float = 2.5
+    """Standard deviation of coefficients, and of the half-normal prior of the deviations of effects."""
+
+
+PRIOR = PriorScale()
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Factor:
     def log_prior(self, theta: Params) -> Array:
         """Of deviations, correlations (uniform over correlation matrices), and levels that are global parameters."""
         sd = theta[f"sd_{self.number}"]
-        total = -0.5 * jnp.sum((sd / SCALE) ** 2)
+        total = -0.5 * jnp.sum((sd / PRIOR.scale) ** 2)
         if self.size > 1 and self.correlated:
             diagonal = jnp.diagonal(theta[f"root_{self.number}"])
             total += jnp.sum(jnp.arange(self.size - 2, -1, -1) * jnp.log(diagonal[1:]))
@@ -103,7 +113,7 @@ class GlobalPrior:
 
     def __call__(self, theta: Params) -> Array:
         """The log density."""
-        total = -0.5 * jnp.sum((theta["coef"] / SCALE) ** 2)
+        total = -0.5 * jnp.sum((theta["coef"] / PRIOR.scale) ** 2)
         for factor in self.factors:
             total += factor.log_prior(theta)
         return total + log_prior(theta)

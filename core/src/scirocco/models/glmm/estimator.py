@@ -19,7 +19,7 @@ from scirocco.models._core.model import FittedModel
 from scirocco.models._core.program import FitOptions, OwnChains, Sampled
 from scirocco.models._core.view import View
 from scirocco.models.glmm import blocks, crossed, density, problem
-from scirocco.models.glmm.problem import InternalUnits, MixedProblem, Term
+from scirocco.models.glmm.problem import MIXED, InternalUnits, MixedProblem, Term
 from scirocco.models.inputs.formulas import Design, as_frame, parse, refuse_missing, used_columns
 from scirocco.run import Run, sample
 from scirocco.run.local_draws import some_draws
@@ -29,8 +29,6 @@ _BATCH = 100
 """Groups of a batch where a length is given; otherwise the batch size is chosen."""
 _ROWS = 4_000_000
 """Rows × draws of a prediction held at once."""
-MOST_SAVED = 50_000_000
-"""Numbers in the draws of effects that are saved with a model."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +206,7 @@ class GLMM(FittedModel):
         for number, term in enumerate(self._terms):
             name = f"effects_{number}"
             size = len(term.levels) * len(term.design.names) * self.num_prediction_draws
-            if name not in self.run_.draws and size <= MOST_SAVED:
+            if name not in self.run_.draws and size <= MIXED.most_saved:
                 arrays[name] = self._own_effects(number, np.arange(len(term.levels)))
         return arrays
 

@@ -190,7 +190,7 @@ def shift(
         return coef, effects
     replaced, at = data[f"shift_{factor.number}"], np.array(places)  # (s, q, levels)
     weighted = jnp.einsum("ab,sbn->san", precision(layout.root(theta, factor.number)), replaced)
-    tight = 1.0 / density.SCALE**2
+    tight = 1.0 / density.PRIOR.scale**2
     matrix = jnp.einsum("san,tan->st", weighted, replaced) + tight * jnp.eye(len(at), dtype=coef.dtype)
     linear = jnp.einsum("san,an->s", weighted, effects) - tight * coef[at]
     root = jnp.linalg.cholesky(matrix)
@@ -321,7 +321,7 @@ def draw_together(
     responses this is a draw given b + C s. Returns coefficients, effects, η and whether they moved.
     """
     noise_key, length_key, accept_key = jax.random.split(key, 3)
-    tight = [(coef[None, :], jnp.eye(1, dtype=coef.dtype) / density.SCALE**2)]
+    tight = [(coef[None, :], jnp.eye(1, dtype=coef.dtype) / density.PRIOR.scale**2)]
     tight += [(effects[k], precision(layout.root(theta, k))) for k in layout.small]
     ends = np.cumsum([part.size for part, _ in tight])
     above = precision(layout.root(theta, number))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks
+from scirocco._adjustable import Adjustable
 from scirocco.data.arrays import ArraySource
 from scirocco.data.groups import grouped, label_codes
 from scirocco.errors import InvalidValueError
@@ -364,14 +365,27 @@ def outside(
 
 # -- which effects are integrated out, which are parameters of the chains, and when blocks are better ------------------
 
-MOST_LEVELS, MOST_ROWS = 100, 300_000
-"""Levels of all factors but the one that is integrated out, at most; rows, at least. Else all are drawn in blocks."""
+MOST_LEVELS = 100
+"""Levels of all factors but the one that is integrated out, at most. Else all are drawn in blocks."""
 _MANY_ROWS, _FEW_LEVELS = 1_000, 300
 """Rows per level from which on a factor of at most so many levels is not integrated out."""
-CLEARLY = 10.0
-"""Variance of estimated effects, in units of the square of their standard error, from which on levels differ."""
-MOST_NUMBERS = 20_000_000
-"""Entries of the columns that are read to find that out, at most."""
+
+
+@dataclass
+class MixedSizes(Adjustable):
+    """From which sizes on effects are drawn, read and saved in another way."""
+
+    most_rows: int = 300_000
+    """Rows up to which several factors are drawn in blocks, whatever their levels."""
+    clearly: float = 10.0
+    """Variance of estimated effects, in units of the square of their standard error, from which on levels differ."""
+    most_numbers: int = 20_000_000
+    """Entries of the columns that are read to find that out, at most."""
+    most_saved: int = 50_000_000
+    """Numbers in the draws of effects that are saved with a model."""
+
+
+MIXED = MixedSizes()
 
 
 def roles(
@@ -401,7 +415,7 @@ def roles(
     by_blocks = (
         too_many
         or sum(counts[number] for number in others) > MOST_LEVELS
-        or (len(counts) > 1 and rows <= MOST_ROWS)
+        or (len(counts) > 1 and rows <= MIXED.most_rows)
         or not _differ(family, arrays, [(columns[k], codes[k], counts[k]) for k in others], theta)
     )
     return None if by_blocks else inner, by_blocks
@@ -416,7 +430,7 @@ def _differ(
     from scipy import sparse
 
     width = arrays["x"].shape[1] + sum(z.shape[1] for z, _, _ in factors)
-    rows, used = len(arrays["y"]), min(len(arrays["y"]), MOST_NUMBERS // width)
+    rows, used = len(arrays["y"]), min(len(arrays["y"]), MIXED.most_numbers // width)
     if used < rows:
         some = np.sort(np.random.default_rng(0).choice(rows, used, replace=False))
         arrays = {name: array[some] for name, array in arrays.items()}
@@ -432,11 +446,11 @@ def _differ(
             parts.append(sparse.csr_matrix((values, (np.arange(used), code)), shape=(used, count)))
     design = sparse.hstack(parts).tocsr()
     gram = (design.T @ sparse.diags_array(weight) @ design).toarray()
-    covariance = np.linalg.inv(gram + np.eye(len(gram)) / density.SCALE**2)
+    covariance = np.linalg.inv(gram + np.eye(len(gram)) / density.PRIOR.scale**2)
     effects = covariance @ (design.T @ slope)
     for place in places:
         own, errors = effects[place] - effects[place].mean(), covariance[place, place]
         noise, share = np.trace(errors) - errors.sum() / len(own), used / rows
-        if own @ own - (1.0 - share) * noise <= CLEARLY * share * noise:  # as of all rows
+        if own @ own - (1.0 - share) * noise <= MIXED.clearly * share * noise:  # as of all rows
             return False
     return True

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scirocco._adjustable import Adjustable
+
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Adjustable):
     """Numbers that decide; all of them are data, so that a decision can be tested with others."""
 
     few_numbers: int = 200_000

@@ -109,10 +109,13 @@ def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shap
     return Shape(factor.astype(shape.factor.dtype), condition, smallest <= _HIDDEN)
 
 
-def dense_shape(precision: np.ndarray, dtype: Any = np.float32) -> Shape:
-    """The factor of `newton.whitening`; flat and convex directions are bounded by what `dtype` resolves."""
+def dense_shape(precision: np.ndarray, dtype: Any = np.float32, by_cholesky: int = _BY_CHOLESKY) -> Shape:
+    """The factor of `newton.whitening`; flat and convex directions are bounded by what `dtype` resolves.
+
+    Above `by_cholesky` parameters it is computed without eigenvectors.
+    """
     floor = _FLATTEST * float(np.finfo(dtype).eps)
-    if len(precision) > _BY_CHOLESKY:
+    if len(precision) > by_cholesky:
         factor = inverse_root(precision, floor)
         scaled = factor * np.sqrt(np.abs(np.diagonal(precision)))[:, None]
         stiffest = _largest_eigenvalue(partial(np.matmul, precision), len(factor))

@@ -83,7 +83,7 @@ def _scales(
 ) -> Scales:
     """The content of `Scales` for this L; `largest`: its largest curvature, where it is known."""
     if thorough:
-        noise, information, factor = _noise_of_all(model, table, parts.batching, position, factor, key)
+        noise, information, factor = noise_of_all(model, table, parts.batching, position, factor, key)
         if largest is None:
             largest = _curvature_on_sample(model, table, position, factor, key)
         return Scales(largest, noise, information, parts.batching.epoch, factor)
@@ -103,7 +103,7 @@ def _curvature_on_sample(model: Model, table: Table, position: Params, factor: A
     return float(np.max(np.abs(np.linalg.eigvalsh((found + found.T) / 2))))
 
 
-def _noise_of_all(
+def noise_of_all(
     model: Model, table: Table, batching: Batching, centre: Params, factor: Any, key: Key
 ) -> tuple[PyTree, PyTree, Any]:
     """Variance of one estimate with control variates, for each coordinate u of θ = θ̂ + L u, at points u = ±1.

@@ -44,7 +44,7 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
     u[0] = 0.0
     dense, of_sample = factor.ndim == 2 and factor.shape[0] == factor.shape[1], 0.0
     if dense:
-        read = min(table.num_rows, _scored_rows(model, table, flat.size))
+        read = min(table.num_rows, scored_rows(model, table, flat.size))
         of_sample = 2 * flat.size / read * (1 - read / table.num_rows)
 
     def pulled_at(places: np.ndarray) -> np.ndarray:
@@ -84,7 +84,7 @@ def _line(u: np.ndarray, pulled: np.ndarray) -> tuple[np.ndarray, np.ndarray, fl
 def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
     """What is not linear in the change of the score from `centre` to each of some places, on a sample of rows."""
     flat, back = _tree.vector(centre)
-    rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
+    rows = table.random_rows(scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
     return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
 
 
@@ -121,7 +121,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
     flat, back = _tree.vector(centre)
-    affordable = _scored_rows(model, table, flat.size)
+    affordable = scored_rows(model, table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
 
     def scores_on_rows(some: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     return scores - scores_on_rows(flat[None]) + _tree.vector(exact)[0].astype(positions.dtype)
 
 
-def _scored_rows(model: Posterior, table: Table, size: int) -> int:
+def scored_rows(model: Posterior, table: Table, size: int) -> int:
     """Rows that are used for a score of so many parameters."""
     size, cost = max(1, size), model.facts.row_cost(table.row_spec)
     if cost > 1:
@@ -167,5 +167,5 @@ def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyT
 def program(model: Model, table: Table, position: Params, key: Key) -> tuple[Any, tuple[Any, ...]]:
     """The jitted function of `scores_at`, with its arguments, so that it can be compiled beforehand."""
     flat, back = _tree.vector(position)
-    rows = table.random_rows(_scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
+    rows = table.random_rows(scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
     return _scores, (model, table.num_rows, rows, back(np.zeros((limits.LIMITS.scores, flat.size))))

@@ -184,7 +184,7 @@ def _resolved(
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
-        several = _several_modes(density, table, position, start.position, key)
+        several = several_modes(density, table, position, start.position, key)
         found |= {"modes": modes.describe(density, several)} if several else {}
     setting = parts.sampler.known.foreseen(scales)
     thin = None if setting is None else setting.forgets
@@ -208,7 +208,7 @@ def _first_guess(
         mode = _mode_if_any(model, table, position, key)
         if mode is not None:
             kind = "laplace" if _tree.size(position) <= limits.LIMITS.dense_parameters else "diagonal"
-            several = _several_modes(model, table, mode.position, position, key)
+            several = several_modes(model, table, mode.position, position, key)
             best = several[0].position if several else mode.position
             shape = metric.shape_at(model, table, best, kind, key)
             roundness = scores.roundness(model, table, best, shape.factor, key)
@@ -245,7 +245,7 @@ def lower(factor: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(product).astype(np.float32)
 
 
-def _several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> list[modes.WeighedMode]:
+def several_modes(model: Model, table: Table, mode: Params, start: Params, key: Key) -> list[modes.WeighedMode]:
     """All modes that were found, that of the most mass first; none if there is one."""
     found = modes.other_modes(model, table.num_rows, mode, start, some_rows(model, table, key))
     return found if len(found) > 1 else []
