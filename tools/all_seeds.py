@@ -22,17 +22,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LAWS = ("-m", "law", "core/tests", "latent/tests", "tests")
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - (.*))?$", re.MULTILINE)
+_WIDTH = "400"
+"""Columns of pytest's summary, which cuts the reason of a failure where the line is full."""
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - (.*))?$", re.MULTILINE)
 COUNTED = re.compile(r"^.*\b\d+ (?:passed|failed|error).* in .*$", re.MULTILINE)
 
 
 def ran(seed: int, arguments: list[str], workers: int = 0) -> tuple[int, str]:
     """The seed, and what pytest printed; alone on one core unless there are workers."""
     several = ["-n", str(workers), "--dist", "worksteal"] if workers else ["-p", "no:xdist"]
-    env = os.environ | {"SCIROCCO_TEST_SEED": str(seed), "SCIROCCO_TEST_PAIRS": str(seed % 3)}
+    env = os.environ | {"SCIROCCO_TEST_SEED": str(seed), "SCIROCCO_TEST_PAIRS": str(seed % 3), "COLUMNS": _WIDTH}
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     alone = [] if workers or not cores else ["taskset", "-c", str(cores[seed % len(cores)])]
-    command = [*alone, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *several, *arguments]
+    told = ["-q", "-rfE", "--tb=line", "-p", "no:cacheprovider"]
+    command = [*alone, sys.executable, "-m", "pytest", *told, *several, *arguments]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     return seed, done.stdout + done.stderr
 

@@ -109,6 +109,19 @@ def test_an_optimiser_that_blows_up_is_told(seed):
         centre_of(data, wild, seed)
 
 
+def test_rows_that_a_sample_lacks(seed):
+    """Two of 40,000 rows have all the information about the second coefficient: most samples contain neither."""
+    rng = np.random.default_rng([seed, 8])
+    x = np.zeros((40_000, 2), np.float32)
+    x[:, 0], x[[100, 30_000], 1] = rng.normal(size=40_000), 30.0
+    y = (x @ [1.0, 0.5] + rng.normal(size=40_000)).astype(np.float32)
+    model = sc.Model(lambda beta, d: -0.5 * (d["y"] - d["x"] @ beta) ** 2, lambda beta: -0.5 * beta @ beta)
+    kernel = sc.Kernel(model, {"x": x, "y": y}, sc.SGLD(1e-9), sc.ControlVariates(100))
+    centre = np.asarray(kernel.init(jax.random.key(seed), jnp.zeros(2)).memory.centre, np.float64)
+    hessian = x.T.astype(np.float64) @ x + np.eye(2)
+    assert rms_distance(centre, np.linalg.solve(hessian, x.T.astype(np.float64) @ y), hessian) < 0.3
+
+
 # -- raw units -----------------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,15 @@ def sghmc_variance(eps, friction, precision, noise, temperature=1.0, corrected=0
     return float(stationary_covariance(transition, kick * direction @ direction.T)[0, 0])
 
 
+def sghmc_variances(eps: float, friction: float, precision: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """The same for matrices λ and V: the variance of each parameter."""
+    a, one = 1 - eps * friction, np.eye(len(precision))
+    transition = np.block([[one - eps**2 * precision, eps * a * one], [-eps * precision, a * one]])
+    direction = np.vstack([eps * one, one])
+    kick = 2 * eps * friction * one + eps**2 * noise
+    return np.diagonal(stationary_covariance(transition, direction @ kick @ direction.T))[: len(precision)]
+
+
 def sghmc_variance_position_first(eps, friction, precision) -> float:
     """The order that several libraries use: θ' = θ + ε r (OLD momentum), r' = (1-εC) r - ελθ + ..."""
     transition = np.array([[1, eps], [-eps * precision, 1 - eps * friction]])

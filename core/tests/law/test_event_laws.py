@@ -117,7 +117,8 @@ def test_integrals_along_the_path_are_exact(sampler):
         return jnp.stack([a, b, a * b, (a - b) ** 3])
 
     both = {"path": sc.reducers.PathMoments(powers, degree=3), "draws": sc.reducers.Moments(powers)}
-    run = draw(MODEL, rows, sampler, None, num_samples=30, num_burnin=2, reducers=both)
+    # with paths a tenth as long the averages of (a - b)⁶ are so skewed that 64 of them have no normal mean
+    run = draw(MODEL, rows, sampler, None, reducers=both)
     values = np.asarray(jax.vmap(powers)(exact.points))
     path, expected = run.reduced["path"], exact.mean(values)
     squares = path.variance + (path.mean - expected) ** 2  # the average of (g - E g)² along the path

@@ -4,6 +4,8 @@
 that ends far from a mode: Adam (optax) on minibatches, for a range of learning rates at once: a batch is read once for
 all candidates, so six cost little more than one. The candidate with the best log posterior over its last batches wins.
 2. Newton corrections (`newton`), each a pass over all rows.
+3. Where that ends far from a mode, too: steps that are halved until they gain, with the Hessian of the sample, and last
+with that of all rows.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from scirocco.estimators.newton import (
     DENSE_PARAMETERS,
     FAR,
     FEW_PARAMETERS,
+    WHOLE_WORK,
     Corrected,
     WholePass,
     ascend_on_rows,
@@ -87,6 +90,10 @@ def find_mode(
     if polish and not distance <= FAR and size <= FEW_PARAMETERS:
         here, distance, more = descend(model, table, here, rows)
         looks += more
+        work = table.num_rows * size**2 * model.facts.row_cost(table.row_spec)
+        if not distance <= FAR and _rows_for(size, few) < table.num_rows and work <= WHOLE_WORK:
+            here, distance, more = descend(model, table, here, None)  # the sample may lack the rows that matter
+            looks += more
     shapeless = not convex and size > FEW_PARAMETERS
     if polish and not quiet and not shapeless and not distance <= FAR:
         _checks.warn(

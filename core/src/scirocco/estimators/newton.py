@@ -8,8 +8,9 @@ makes the step safe for models that are not concave.
 
 If this stops far from the mode, `descend` takes over: it uses the whole Hessian with the absolute values of its
 eigenvalues, and halves steps until they gain. It costs more, and gets through regions of negative curvature
-(a location and a scale, started far away). Its loop is `ascend`, which takes any log density with a value, a gradient
-and a Hessian: the regressions pass theirs, in double precision.
+(a location and a scale, started far away). Where a few rows have all the information about a parameter a sample may
+have none of them: the Hessian is then that of all rows. The loop is `ascend`, which takes any log density with a value,
+a gradient and a Hessian: the regressions pass theirs, in double precision.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ _SADDLE = 1e-3
 _DESCENT_LOOKS, _DESCENT_LOOKS_AT_DISK, _HALVINGS = 200, 30, 20  # the last: of a step that does not gain
 _FLATTEST, _FLATTEST_ON_ROWS = 1e-14, 1e-6
 """Smallest eigenvalue of a Hessian with unit diagonal that is believed: in double precision, and as computed here."""
+WHOLE_WORK = 20_000_000_000
+"""Rows × parameters² up to which the Hessian may be that of all rows: a second or so for each step of `descend`."""
 _HESSIAN_NUMBERS = 1 << 23
 """Rows × columns of a Hessian that are evaluated together."""
 
@@ -221,22 +224,29 @@ def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, flo
     return factor, half, distance, curvature
 
 
-def descend(model: Any, table: Table, here: WholePass, rows: Rows) -> tuple[WholePass, float, int]:
+def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tuple[WholePass, float, int]:
     """Newton steps with |H| instead of H (few parameters), halved until they gain, repeated as long as they do.
+
+    H is from a sample of rows, or from all of them where that is None; the steps are then few.
 
     Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
     flat, back = _tree.vector(here.position)
+    device = here.gradient if rows is None else rows
+
+    def curvature(at: Params) -> np.ndarray:
+        if rows is not None:
+            return np.asarray(hessian_on_rows(model, table.num_rows, at, rows))
+        return np.asarray(table.sum(RowCurvature(model), at), np.float64) + np.asarray(prior_curvature(model, at))
 
     def curve(at: np.ndarray, seen: WholePass) -> Curve[WholePass]:
         gradient = _tree.vector(seen.gradient)[0].astype(np.float64)
-        hessian = partial(hessian_on_rows, model, table.num_rows, seen.position, rows)
-        return Curve(at, float(seen.log_density), gradient, hessian, seen)
+        return Curve(at, float(seen.log_density), gradient, partial(curvature, seen.position), seen)
 
     def there(at: np.ndarray) -> Curve[WholePass]:
-        return curve(at, look(model, table, beside(rows, back(at))))
+        return curve(at, look(model, table, beside(device, back(at))))
 
-    most = _DESCENT_LOOKS_AT_DISK if table.streamed else _DESCENT_LOOKS
+    most = _DESCENT_LOOKS_AT_DISK if table.streamed or rows is None else _DESCENT_LOOKS
     begin = curve(flat.astype(np.float64), here)
     found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
     distance = found.distance if found.looks < most else _scaled(found.here, _FLATTEST_ON_ROWS)[2]
@@ -384,6 +394,25 @@ def _dense_correction(
     distance = float(np.sqrt(half @ half / max(1, flat.size)))
     found = beside(rows, back(flat + factor @ half))
     return found, distance, bool(np.linalg.eigvalsh(curvature)[0] > 0)
+
+
+@dataclass(frozen=True)
+class RowCurvature:
+    """Summand -∇² log p(x_i | θ), a matrix."""
+
+    model: Any
+
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
+        flat, unravel = ravel_pytree(position)
+        count = jax.tree.leaves(rows)[0].shape[0]
+        return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
+
+
+@setup_program(0)
+def prior_curvature(model: Any, position: Params) -> Array:
+    """-∇² log prior, a matrix."""
+    flat, unravel = ravel_pytree(position)
+    return jax.hessian(lambda x: -model.log_prior_density(unravel(x)))(flat)
 
 
 @dataclass(frozen=True)

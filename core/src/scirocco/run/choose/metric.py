@@ -24,7 +24,7 @@ from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Resident, Table
 from scirocco.data.batching import AllRows
 from scirocco.errors import InvalidValueError
-from scirocco.estimators.newton import hessian, inverse_root, whitening
+from scirocco.estimators.newton import RowCurvature, inverse_root, prior_curvature, whitening
 from scirocco.model import Model
 from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
@@ -72,9 +72,9 @@ def shape_at(model: Model, table: Table, position: Params, kind: str, key: Key) 
             f"a full metric of {size} parameters would have {size**2} entries: use "
             f'sc.Preconditioned(..., metric="low_rank") above {DENSE_LIMIT} parameters.'
         )
-    summand = (_Curvature if kind == "laplace" else _Fisher)(model)
+    summand = (RowCurvature if kind == "laplace" else _Fisher)(model)
     likelihood = _over_rows(summand, table, position, size**2, limits.LIMITS.curvature_work, key)
-    prior = np.asarray(_prior_curvature(model, position), np.float64)
+    prior = np.asarray(prior_curvature(model, position), np.float64)
     precision = np.asarray(likelihood, np.float64) + prior
     shape = dense_shape(precision, likelihood.dtype)
     read = min(table.num_rows, int(limits.LIMITS.curvature_work / size**2))
@@ -93,7 +93,7 @@ def programs(model: Model, table: Resident, position: Params) -> list[tuple[Any,
         or table.num_rows * _tree.size(position) ** 2 > limits.LIMITS.curvature_work
     ):
         return []
-    return [table.program(_Curvature(model), position), (_prior_curvature, (model, position))]
+    return [table.program(RowCurvature(model), position), (prior_curvature, (model, position))]
 
 
 def _refined(model: Model, table: Table, position: Params, shape: Shape) -> Shape:
@@ -299,12 +299,6 @@ def _over_rows(summand: Any, table: Table, position: Params, work_per_row: int, 
 
 
 @setup_program(0)
-def _prior_curvature(model: Model, position: Params) -> Array:
-    flat, unravel = ravel_pytree(position)
-    return jax.hessian(lambda x: -model.log_prior_density(unravel(x)))(flat)
-
-
-@setup_program(0)
 def _prior_diagonal(model: Model, position: Params) -> Array:
     """The diagonal of the prior's curvature, from one product with ones: exact for independent parameters."""
     ones = jax.tree.map(jnp.ones_like, position)
@@ -332,15 +326,6 @@ class OfModel:
 
     def _gradients(self, position: Params, rows: Rows) -> Array:
         return jax.vmap(lambda tree: ravel_pytree(tree)[0])(self.model.summand.each(position, rows))
-
-
-class _Curvature(OfModel):
-    """-∇² log p(x_i | θ)."""
-
-    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> Array:
-        flat, unravel = ravel_pytree(position)
-        count = jax.tree.leaves(rows)[0].shape[0]
-        return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
 class _CurvatureTimes(OfModel):
