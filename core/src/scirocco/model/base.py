@@ -96,6 +96,8 @@ class Facts:
     """Whether the summand is random (latent variables drawn for each row)."""
     has_density: bool = False
     """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
+    has_rows: bool = True
+    """Whether its data have rows; otherwise they are None (`sc.Model(log_density=...)`)."""
     has_value: bool = False
     """Whether `summand` and `combine` yield a `WithValue`."""
     groups: str | None = None

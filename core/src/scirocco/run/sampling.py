@@ -76,7 +76,7 @@ def sample(
     data
         A pytree of arrays with one common first axis (one row per datum); a data frame of pandas, polars or Arrow,
         of which a datum is a dict of the columns by name; or rows on disk: the path of a folder made by
-        `sc.data.convert`, or any `sc.data.Source`.
+        `sc.data.convert`, or any `sc.data.Source`. None for a `sc.Model(log_density=...)`, which has no rows.
     params
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
         the mode from this point, and start there or around it.

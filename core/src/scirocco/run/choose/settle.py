@@ -121,6 +121,7 @@ def explain(request: Request, ready: Ready, seconds: float | None) -> str:
         size, unit = ready.estimator.batching(request.source.num_rows).size, request.source.unit
         every = "the only row" if (size, unit) == (1, "rows") else f"all {size:,} {unit}"
         exact = ready.estimator.traits.is_exact
+        every = every if request.model.facts.has_rows else "the whole density"
         which = f" ({every} at every step)" if exact else f" of {size:,} {unit}"
         if request.devices is not None and not exact:
             which += " (not chosen: the batch size on a mesh is fixed)"
