@@ -291,14 +291,15 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
             what, of = "density", ""
         raise BadStartError(
             f"the log {what} is {np.atleast_1d(likelihood)[bad[0]]} at the starting point{of}. Is there a log or root "
-            "of a negative number? Start elsewhere, or constrain the parameter, e.g. "
+            "of a negative number, or a matrix that is singular in 32 bits (use a larger jitter, or "
+            'precision="float64")? Start elsewhere, or constrain the parameter, e.g. '
             "Model(..., transforms={'scale': sc.transforms.positive})."
         )
     if unhappy:
         raise BadStartError(
             f"the gradient of the log density with respect to `{', '.join(unhappy)}` is not finite at the starting "
-            "point although the density is (for example a root or an absolute value at 0). Start elsewhere or use a "
-            "smooth form."
+            "point although the density is (for example a root or an absolute value at 0, or a matrix that is nearly "
+            'singular in 32 bits). Start elsewhere, use a smooth form, or try a larger jitter or precision="float64".'
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
@@ -242,7 +243,7 @@ class Model(Posterior):
             coords=self.coords,
             derive=self.derive,
             auxiliary=self.auxiliary,
-            valued=lambda: Valued(self),
+            valued=lambda reference=None: Valued(self, reference),
         )
 
     @property
@@ -447,22 +448,43 @@ class ValuedSum(GradientSum):
         return WithValue(gradient, value)
 
 
+@dataclass(frozen=True, eq=False)
+class ChangeSum(ValuedSum):
+    """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ) - log p(x_i | θ₀)): differences of rows, whose sum is small.
+
+    The rounding error of Σ log p(x_i | θ) grows with the sum, that of the differences with √Σ (log p(x_i | θ))².
+    """
+
+    reference: Array
+
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> WithValue:
+        """Both sums, of one pass at the position and one at the reference."""
+        before = self.model.log_likelihoods(ravel_pytree(position)[1](self.reference), rows, key)
+
+        def change(at: Params) -> Array:
+            values = self.model.log_likelihoods(at, rows, key) - before
+            return jnp.sum(values if weights is None else weights * values)
+
+        value, gradient = jax.value_and_grad(change)(position)
+        return WithValue(gradient, value)
+
+
 class Valued(Wrapper):
     """A model whose sums and drives are `WithValue`: for samplers that use the value of the log density."""
 
-    def __init__(self, model: Model):
-        self.model = model
+    def __init__(self, model: Model, reference: Array | None = None):
+        self.model, self.reference = model, reference
 
     def __hash__(self) -> int:
         return hash((Valued, self.model))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Valued) and self.model == other.model
+        return isinstance(other, Valued) and self.model == other.model and self.reference is other.reference
 
     @property
     def summand(self) -> ValuedSum:
         """Gradients and values."""
-        return ValuedSum(self.model)
+        return ValuedSum(self.model) if self.reference is None else ChangeSum(self.model, self.reference)
 
     @property
     def facts(self) -> Facts:
@@ -480,6 +502,8 @@ class Valued(Wrapper):
     def combine(self, position: Params, total: WithValue) -> WithValue:
         """Gradient and value of the log posterior, on the real line."""
         value = self.model.log_prior_density(position) + total.value
+        if self.reference is not None:
+            value = value - self.model.log_prior_density(ravel_pytree(position)[1](self.reference))
         return WithValue(self.model.combine(position, total.gradient), value)
 
     def blank_total(self, position: Params, row_spec: PyTree) -> WithValue:

@@ -223,6 +223,17 @@ def check_params(params: Params) -> Params:
     return jax.tree.unflatten(treedef, [_check_leaf(name, leaf) for name, leaf in named])
 
 
+def widened(params: Params) -> Params:
+    """The starting values in double precision; what is no floating-point number is left to `check_params`."""
+
+    def wide(leaf: Any) -> Any:
+        is_real = isinstance(leaf, float) or jnp.issubdtype(getattr(leaf, "dtype", np.int32), jnp.floating)
+        return np.asarray(leaf, np.float64) if is_real else leaf
+
+    leaves, treedef = flattened(params)
+    return jax.tree.unflatten(treedef, [wide(leaf) for leaf in leaves])
+
+
 def _check_leaf(name: str, leaf: Any) -> Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         _checks.warn(f"parameter `{name}` starts at the integer {leaf}; it is converted to {float(leaf)}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -51,6 +52,9 @@ class Trajectory(Sampler):
     step_size: Any = None
     factor: Any = None
     target_acceptance: float
+    reference: Any = None
+    """Where log densities are 0, as a vector: their sums over the rows are sums of differences, which 32 bits hold
+    although the log density itself is 10⁷ or more. Set before the run where it is needed."""
 
     needs = Needs(value=True, trajectory=True)
 
@@ -194,6 +198,7 @@ class HMC(_Leapfrog):
     factor: Any = None
     target_acceptance: float = static(default=0.8)
     max_leapfrogs: int = static(default=1_000)
+    reference: Any = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -241,6 +246,7 @@ class MALA(_Leapfrog):
     step_size: Any = None
     factor: Any = None
     target_acceptance: float = static(default=0.574)
+    reference: Any = dataclasses.field(default=None, repr=False)
 
     def leapfrogs(self, uniform: Array) -> Array:
         return jnp.ones((), jnp.int32)
@@ -296,6 +302,7 @@ class NUTS(Trajectory):
     factor: Any = None
     target_acceptance: float = static(default=0.9)
     max_doublings: int = static(default=10)
+    reference: Any = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
