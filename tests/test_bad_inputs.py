@@ -369,6 +369,12 @@ TRANSFORMS = [
     ),
     row("not ordered", transforms(beta=sc.transforms.ordered, bias=None), InvalidValueError, "`beta`", "increase"),
     row("ordered number", transforms(bias=sc.transforms.ordered, beta=None), InvalidValueError, "`bias`", "axis"),
+    row(
+        "a list",
+        lambda: run(model=sc.Model(log_likelihood, log_prior, transforms=[sc.transforms.positive, None])),
+        InvalidValueError,
+        *("`transforms` is a list", "name those", "['beta', 'bias']"),
+    ),
     row("reversed interval", lambda: sc.transforms.interval(3, 2), InvalidValueError, "low < high", "3.0", "2.0"),
     row("interval of NaN", lambda: sc.transforms.interval(np.nan, 2), InvalidValueError, "low < high", "nan"),
     row("interval of strings", lambda: sc.transforms.interval("a", 2), InvalidTypeError, "interval", "'a'"),

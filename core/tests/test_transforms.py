@@ -22,12 +22,13 @@ MAPS = {
     "below": transforms.below(3.0),
     "interval": transforms.interval(-1.0, 4.0),
     "ordered": transforms.ordered,
+    "positive_ordered": transforms.positive_ordered,
     "affine": transforms.affine(-2.0, 3.0),
     "simplex": transforms.simplex,
     "cholesky": transforms.cholesky_correlation,
 }
 SHAPES = {"number": (), "vector": (6,), "matrix": (2, 3)}
-ALONG_AN_AXIS = ("ordered", "simplex", "cholesky")
+ALONG_AN_AXIS = ("ordered", "positive_ordered", "simplex", "cholesky")
 PAIRS = [(m, shape) for m in MAPS for shape in SHAPES if shape != "number" or m not in ALONG_AN_AXIS]
 
 
@@ -83,6 +84,8 @@ def test_ordered_means_strictly_increasing_along_the_last_axis():
     assert bool(transforms.ordered.contains(jnp.array([[1.0, 2.0], [0.0, 5.0]])))
     assert not bool(transforms.ordered.contains(jnp.array([[1.0, 2.0], [5.0, 0.0]])))
     assert not bool(transforms.ordered.contains(jnp.array([1.0, 1.0])))
+    assert bool(transforms.positive_ordered.contains(jnp.array([0.5, 2.0])))
+    assert not bool(transforms.positive_ordered.contains(jnp.array([-1.0, 2.0])))
 
 
 def test_what_simplexes_and_cholesky_factors_are(seed):

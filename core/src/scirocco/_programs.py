@@ -110,6 +110,23 @@ def compile_ahead(programs: Iterable[tuple[Program, tuple[Any, ...]]]) -> None:
         pool.shutdown(wait=False)
 
 
+def in_precision(precision: str | None) -> contextlib.AbstractContextManager[Any]:
+    """JAX computes with 64-bit numbers inside, in this thread, if `precision` is "float64"; else as it is set."""
+    return jax.enable_x64(True) if precision == "float64" else contextlib.nullcontext()
+
+
+def threads(count: int, name: str) -> ThreadPoolExecutor:
+    """Threads that compute in the precision of the one that asks for them."""
+    wide = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=_set_precision, initargs=(wide,))
+
+
+def _set_precision(wide: bool) -> None:
+    """Set what this thread computes with, for the rest of its life."""
+    if bool(jax.config.jax_enable_x64) != wide:  # type: ignore[attr-defined]
+        jax.enable_x64(wide).__enter__()
+
+
 class Program:
     """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
 

@@ -35,6 +35,7 @@ __all__ = [
     "interval",
     "ordered",
     "positive",
+    "positive_ordered",
     "simplex",
 ]
 
@@ -204,28 +205,35 @@ class Affine(Transform):
 
 @dataclass(frozen=True)
 class Ordered(Transform):
-    """Increasing along the last axis: x_1 = u_1, x_k = x_{k-1} + exp(u_k)."""
+    """Increasing along the last axis: x_1 = u_1, or exp(u_1) if x is `positive`; x_k = x_{k-1} + exp(u_k)."""
 
-    domain: str = "values that increase along the last axis"
+    positive: bool = False
+
+    @property
+    def domain(self) -> str:  # type: ignore[override]
+        return f"{'positive ' if self.positive else ''}values that increase along the last axis"
 
     def forward(self, u: Array) -> Array:
-        """Cumulative sum of u_1 and the exponentials of the rest."""
-        steps = jnp.concatenate([u[..., :1], jnp.exp(u[..., 1:])], axis=-1)
-        return jnp.cumsum(steps, axis=-1)
+        """Cumulative sum of u_1, or its exponential, and the exponentials of the rest."""
+        first = u[..., :1]
+        steps = [jnp.exp(first) if self.positive else first, jnp.exp(u[..., 1:])]
+        return jnp.cumsum(jnp.concatenate(steps, axis=-1), axis=-1)
 
     def inverse(self, x: Array) -> Array:
-        return jnp.concatenate([x[..., :1], jnp.log(jnp.diff(x, axis=-1))], axis=-1)
+        first = x[..., :1]
+        return jnp.concatenate([jnp.log(first) if self.positive else first, jnp.log(jnp.diff(x, axis=-1))], axis=-1)
 
     def log_det(self, u: Array) -> Array:
-        """Σ_{k>1} u_k: the matrix is triangular."""
-        return jnp.sum(u[..., 1:])
+        """Σ u_k over the exponentials: the matrix is triangular."""
+        return jnp.sum(u if self.positive else u[..., 1:])
 
     def contains(self, x: Array) -> Array:
         if x.ndim == 0:
             raise InvalidValueError(
                 "ordered values require an axis along which they increase; this is a single number."
             )
-        return jnp.all(jnp.diff(x, axis=-1) > 0)
+        increasing = jnp.all(jnp.diff(x, axis=-1) > 0)
+        return increasing & jnp.all(x > 0) if self.positive else increasing
 
 
 @dataclass(frozen=True)
@@ -328,6 +336,7 @@ class CholeskyCorrelation(Transform):
 
 positive = Bounded(low=0.0)
 ordered = Ordered()
+positive_ordered = Ordered(positive=True)
 simplex = Simplex()
 cholesky_correlation = CholeskyCorrelation()
 

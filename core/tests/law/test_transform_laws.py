@@ -87,3 +87,14 @@ def test_a_hierarchy_moved_in_its_non_centred_parameters_has_the_law_of_the_hier
     for k in range(3):
         assert ks_distance((group[:, k] - 1.0) / scale, normal) < ks_bound(CHAINS, 4)
     assert abs(np.corrcoef(np.log(scale), np.log(np.abs(group[:, 0] - 1.0)))[0, 1]) > 0.4
+
+
+@pytest.mark.rotates(3, "laws of transforms")
+def test_ordered_scales_have_the_law_of_sorted_ones(seed):
+    """The order statistics of three exponential numbers: gaps are independent, with rates 3, 2, 1."""
+    model = sc.Model(lambda p, x: 0.0 * x, lambda p: -jnp.sum(p), transforms=sc.transforms.positive_ordered)
+    start = np.array([0.3, 0.9, 1.8], np.float32)
+    draws = last_draws(model, np.zeros(1, np.float32), start, 0.1, 200, seed)
+    gaps = np.diff(np.asarray(draws, np.float64)[:, 0], axis=1, prepend=0.0)
+    for gap, rate in zip(gaps.T, (3, 2, 1), strict=True):
+        assert ks_distance(gap, scipy.stats.expon(scale=1 / rate).cdf) < ks_bound(CHAINS, 3), rate

@@ -24,7 +24,7 @@ from scirocco.diagnostics.measures import ess
 from scirocco.drawing.markup import Html, Section, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError, SciroccoWarning
 from scirocco.model import Model, Posterior
-from scirocco.run import sample
+from scirocco.run import sample, setup
 from scirocco.run.predicting import chosen, in_users_units, log_likelihood_matrix
 from scirocco.types import Data, Key, Params
 
@@ -285,7 +285,7 @@ def _start(model: Posterior, simulate: Simulate, seed: int) -> Params:
     """The mean of some simulated parameters, on the real line, so that it is in the domain."""
     found = [_simulated(simulate, _key(seed, 2**31 + k)) for k in range(_STARTS)]
     params, data = found[0]
-    model.check_start(params, as_source(data, model.facts.groups), 1)
+    model.check_start(params, setup.source_of(model, data), 1)
     positions = [model.unconstrain(params) for params, _ in found]
     mean = jax.tree.map(lambda *leaves: jnp.mean(jnp.stack(leaves), axis=0), *positions)
     return jax.tree.map(np.asarray, model.constrain(mean))

@@ -14,7 +14,6 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco.cluster import connected, run_tasks
 from scirocco.cluster.pickling import for_workers, opened
-from scirocco.data import as_source
 from scirocco.data.arrays import RowSource
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import ControlVariates, Estimator, Minibatch, Stratified, Weighted
@@ -106,7 +105,7 @@ def tune(
     _check(model, preconditioner, method, seconds)
     num_steps = _checks.positive_int(num_steps, "num_steps", minimum=10)
     over = check_over(over or {})
-    source = as_source(data, model.facts.groups)
+    source = setup.source_of(model, data)
     seed = _checks.positive_int(seed, "seed", minimum=0)
     if sampler is not None:
         setup.check_kind(sampler, Sampler, "sampler", "sc.SGLD()")

@@ -112,7 +112,7 @@ class FractionatedModel(Model):
         """The share of the log prior and the log-Jacobian."""
         return self.share * super().log_prior_density(position)
 
-    def log_density(self, params: Params, data: Rows) -> Array:
+    def log_density(self, params: Params, data: Rows = None) -> Array:
         """The share of the log prior, and the log likelihood of `data` (user's units, no Jacobian)."""
         prior = 0.0 if self._jitted_prior is None else self.share * self._jitted_prior(params)
         return prior + self.log_likelihood_sum(self.unconstrain(params), data)

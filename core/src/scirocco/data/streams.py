@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import threads
 from scirocco.data.arrays import RowSource, check_finite
 from scirocco.data.batching import AllRows, Batching, Blocks, IndependentRows, aligned_empty
 from scirocco.data.sizes import READING
@@ -89,7 +90,7 @@ class Streamed(Table):
             return rows
 
         count = -(-self.num_rows // length)
-        with ThreadPoolExecutor(1, thread_name_prefix="pass") as pool:
+        with threads(1, "pass") as pool:
             ahead = pool.submit(read, 0)
             for number in range(count):
                 rows = ahead.result()
@@ -212,7 +213,7 @@ class _SuperbatchFeed(Feed):
         self._plans: dict[int, np.ndarray] = {}
         self.buffers: list[Rows] = []
         self._spare: Rows = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._pool = threads(1, "read-ahead")
         self._ahead: dict[int, Future[Segment]] = {}
         self._current: tuple[int, Segment] | None = None
 

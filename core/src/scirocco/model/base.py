@@ -107,6 +107,8 @@ class Facts:
     """Whether the summand is random (latent variables drawn for each row)."""
     has_density: bool = False
     """Whether it is the log density of all parameters, whose curvature can be computed (`sc.Model`)."""
+    has_rows: bool = True
+    """Whether its data have rows; otherwise they are None (`sc.Model(log_density=...)`)."""
     has_value: bool = False
     """Whether `summand` and `combine` yield a `WithValue`."""
     groups: str | None = None
@@ -124,8 +126,9 @@ class Facts:
     """`derive(draws)`: quantities that are computed from draws, leaves (chain, draw, ...)."""
     auxiliary: Callable[[Params, Rows, Key | None], PyTree] | None = None
     """`auxiliary(params, rows, key)`: the latent variables that the likelihood draws for these rows."""
-    valued: Callable[[], Posterior] | None = None
-    """The same posterior with its log density next to the gradient: its sums and drives are `WithValue`."""
+    valued: Callable[..., Posterior] | None = None
+    """The same posterior with its log density next to the gradient: its sums and drives are `WithValue`. That of a
+    `has_density` takes a reference, see `valued`."""
     bare: Posterior | None = None
     """The posterior that this one with its log density was made from."""
     finer: Callable[[], Posterior] | None = None
@@ -224,11 +227,11 @@ class Wrapper(Posterior):
         return self.model.stats(total)
 
 
-def valued(model: Posterior) -> Posterior:
-    """The same posterior with its log density next to the gradient."""
+def valued(model: Posterior, reference: Array | None = None) -> Posterior:
+    """The same posterior with its log density next to the gradient; relative to that at a `reference`, if given."""
     if model.facts.valued is None:
         raise InvalidTypeError(f"a {type(model).__name__} has no log density, so a sampler cannot use its value.")
-    return model.facts.valued()
+    return model.facts.valued() if reference is None else model.facts.valued(reference)
 
 
 def bare(model: Posterior) -> Any:

@@ -214,6 +214,10 @@ def check_density(model: Model, params: Params, source: ReadableRows, batch_size
     if model.log_prior is not None:
         out = trace(model._jitted_prior, "log_prior", params)
         expect(out, (), "log_prior(params) must return a scalar")
+    if not model.facts.has_rows:
+        out = trace(model.log_likelihood.log_density, "log_density", params)  # type: ignore[attr-defined]
+        expect(out, (), "log_density(params) must return a scalar")
+        return
     spec = source.row_spec
     key = (jax.eval_shape(jax.random.key, 0),) if model.takes_key else ()
     if model.form == "datum":
@@ -282,16 +286,20 @@ def explain_density(model: Model, position: Params, table: SomeRows, unhappy: li
         )
     bad = np.flatnonzero(~np.isfinite(np.atleast_1d(likelihood)))
     if len(bad):
+        what, of = "likelihood", f" for {len(bad)} of the {size} rows checked"
+        if not model.facts.has_rows:
+            what, of = "density", ""
         raise BadStartError(
-            f"the log likelihood is {np.atleast_1d(likelihood)[bad[0]]} at the starting point for {len(bad)} of "
-            f"the {size} rows checked. Is there a log or root of a negative number? Start elsewhere, or "
-            "constrain the parameter, e.g. Model(..., transforms={'scale': sc.transforms.positive})."
+            f"the log {what} is {np.atleast_1d(likelihood)[bad[0]]} at the starting point{of}. Is there a log or root "
+            "of a negative number, or a matrix that is singular in 32 bits (use a larger jitter, or "
+            'precision="float64")? Start elsewhere, or constrain the parameter, e.g. '
+            "Model(..., transforms={'scale': sc.transforms.positive})."
         )
     if unhappy:
         raise BadStartError(
             f"the gradient of the log density with respect to `{', '.join(unhappy)}` is not finite at the starting "
-            "point although the density is (for example a root or an absolute value at 0). Start elsewhere or use a "
-            "smooth form."
+            "point although the density is (for example a root or an absolute value at 0, or a matrix that is nearly "
+            'singular in 32 bits). Start elsewhere, use a smooth form, or try a larger jitter or precision="float64".'
         )
 
 

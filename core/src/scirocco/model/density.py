@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidTypeError
@@ -36,7 +37,20 @@ _STATE = (
     "curvature_bound",
     "third_bound",
 )
+NO_ROW = np.zeros(1, np.float32)
+"""The data of a joint density: one row, which it does not read."""
 _AT_ONCE = 256  # draws whose derived quantities are computed together
+
+
+@dataclass(frozen=True)
+class _OfNoRow:
+    """A joint density as the log likelihood of one row, which it does not read."""
+
+    log_density: Callable[[Params], Any]
+
+    def __call__(self, params: Params, row: Datum) -> Any:
+        """The log density at the parameters."""
+        return self.log_density(params)
 
 
 class Model(Posterior):
@@ -55,6 +69,9 @@ class Model(Posterior):
         not store them, and without such a sampler they are not computed.
     log_prior
         `log_prior(params) -> scalar`; by default flat.
+    log_density
+        In place of both, for a posterior that is no sum over rows: `log_density(params) -> scalar`. The data of such a
+        model are None, `sc.sample(model, None, params)`, and there are no minibatches.
     vectorized
         Whether `log_likelihood` takes a batch of rows. This is checked against one-row calls before a run.
     transforms
@@ -101,9 +118,10 @@ class Model(Posterior):
     @_checks.known_arguments
     def __init__(
         self,
-        log_likelihood: LogLikelihood,
+        log_likelihood: LogLikelihood | None = None,
         log_prior: LogPrior | None = None,
         *,
+        log_density: Callable[[Params], Any] | None = None,
         vectorized: bool = False,
         transforms: PyTree | None = None,
         derived: Callable[[Params], dict[str, Any]] | None = None,
@@ -114,6 +132,15 @@ class Model(Posterior):
         curvature_bound: Callable[[Params, Datum], Any] | None = None,
         third_bound: float | None = None,
     ):
+        if log_density is not None:
+            if not callable(log_density):
+                raise InvalidTypeError(f"`log_density` must be a function of the parameters, got {log_density!r}.")
+            if log_likelihood is not None or log_prior is not None or vectorized or curvature_bound is not None:
+                raise InvalidTypeError(
+                    "`log_density` is the whole log posterior, without rows: pass it alone, or `log_likelihood` and "
+                    "`log_prior`."
+                )
+            log_likelihood = _OfNoRow(log_density)
         if not callable(log_likelihood):
             raise InvalidTypeError(f"`log_likelihood` must be a function (params, datum), got {log_likelihood!r}.")
         for name, function, of in (
@@ -209,13 +236,14 @@ class Model(Posterior):
             drive="gradient",
             takes_key=self.takes_key,
             has_density=True,
+            has_rows=not isinstance(self.log_likelihood, _OfNoRow),
             groups=self.groups,
             transforms=self.transforms,
             dims=self.dims,
             coords=self.coords,
             derive=self.derive,
             auxiliary=self.auxiliary,
-            valued=lambda: Valued(self),
+            valued=lambda reference=None: Valued(self, reference),
         )
 
     @property
@@ -230,6 +258,8 @@ class Model(Posterior):
         return isinstance(other, Model) and self._identity == other._identity
 
     def __repr__(self) -> str:
+        if isinstance(self.log_likelihood, _OfNoRow):
+            return f"Model(log_density={_tree.name_of(self.log_likelihood.log_density)})"
         name = _tree.name_of(self.log_likelihood)
         prior = "flat" if self.log_prior is None else _tree.name_of(self.log_prior)
         return f"Model(log_likelihood={name}, log_prior={prior}, form={self.form!r})"
@@ -332,10 +362,11 @@ class Model(Posterior):
         """A key for each row."""
         return jax.random.split(jax.random.key(0) if key is None else key, jax.tree.leaves(rows)[0].shape[0])
 
-    def log_density(self, params: Params, data: Rows) -> Array:
+    def log_density(self, params: Params, data: Rows = None) -> Array:
         """Log posterior over all of `data` at `params` (user's units, no Jacobian), up to a constant."""
         prior = 0.0 if self._jitted_prior is None else self._jitted_prior(params)
-        return prior + self.log_likelihood_sum(self.unconstrain(params), data)
+        rows = data if self.facts.has_rows else NO_ROW
+        return prior + self.log_likelihood_sum(self.unconstrain(params), rows)
 
     # -- what a run asks for -------------------------------------------------------------------------------
 
@@ -417,22 +448,43 @@ class ValuedSum(GradientSum):
         return WithValue(gradient, value)
 
 
+@dataclass(frozen=True, eq=False)
+class ChangeSum(ValuedSum):
+    """f(θ, x_i) = (∇ log p(x_i | θ), log p(x_i | θ) - log p(x_i | θ₀)): differences of rows, whose sum is small.
+
+    The rounding error of Σ log p(x_i | θ) grows with the sum, that of the differences with √Σ (log p(x_i | θ))².
+    """
+
+    reference: Array
+
+    def total(self, position: Params, rows: Rows, weights: Array | None = None, key: Key | None = None) -> WithValue:
+        """Both sums, of one pass at the position and one at the reference."""
+        before = self.model.log_likelihoods(ravel_pytree(position)[1](self.reference), rows, key)
+
+        def change(at: Params) -> Array:
+            values = self.model.log_likelihoods(at, rows, key) - before
+            return jnp.sum(values if weights is None else weights * values)
+
+        value, gradient = jax.value_and_grad(change)(position)
+        return WithValue(gradient, value)
+
+
 class Valued(Wrapper):
     """A model whose sums and drives are `WithValue`: for samplers that use the value of the log density."""
 
-    def __init__(self, model: Model):
-        self.model = model
+    def __init__(self, model: Model, reference: Array | None = None):
+        self.model, self.reference = model, reference
 
     def __hash__(self) -> int:
         return hash((Valued, self.model))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Valued) and self.model == other.model
+        return isinstance(other, Valued) and self.model == other.model and self.reference is other.reference
 
     @property
     def summand(self) -> ValuedSum:
         """Gradients and values."""
-        return ValuedSum(self.model)
+        return ValuedSum(self.model) if self.reference is None else ChangeSum(self.model, self.reference)
 
     @property
     def facts(self) -> Facts:
@@ -450,6 +502,8 @@ class Valued(Wrapper):
     def combine(self, position: Params, total: WithValue) -> WithValue:
         """Gradient and value of the log posterior, on the real line."""
         value = self.model.log_prior_density(position) + total.value
+        if self.reference is not None:
+            value = value - self.model.log_prior_density(ravel_pytree(position)[1](self.reference))
         return WithValue(self.model.combine(position, total.gradient), value)
 
     def blank_total(self, position: Params, row_spec: PyTree) -> WithValue:

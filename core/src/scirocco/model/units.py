@@ -43,6 +43,11 @@ def _completed(prefix: PyTree, tree: PyTree) -> PyTree:
                     f"`transforms` names {name!r}, which is not a parameter.{_suggestion(name, list(tree))}"
                 )
         prefix = {name: prefix.get(name) for name in tree}
+    elif isinstance(tree, dict):
+        raise InvalidValueError(
+            f"`transforms` is a {type(prefix).__name__}, but the parameters are a dict: name those that are "
+            f"constrained, e.g. {{{next(iter(tree))!r}: sc.transforms.positive}}. The parameters are {sorted(tree)}."
+        )
     parts, node = jax.tree.flatten(prefix, is_leaf=lambda value: value is not prefix)
     try:
         below = node.flatten_up_to(tree)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ streamed data always run in threads, because each chain reads its own rows.
 from __future__ import annotations
 
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
-from scirocco._programs import loop_program, setup_program
+from scirocco._programs import loop_program, setup_program, threads
 from scirocco.data import Devices
 from scirocco.errors import InvalidValueError
 from scirocco.model import Posterior
@@ -91,7 +91,7 @@ class ThreadedChains(DeviceChains):
         else:
             self._restore(problem, start, plan, saved)
         workers = min(num_chains, os.cpu_count() or 1)
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain") if workers > 1 else None
+        self._pool = threads(workers, "chain") if workers > 1 else None
 
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
         (model, _, parts, table), key = problem, plan.key
@@ -277,7 +277,7 @@ class VectorizedChains(DeviceChains):
         self._thin, self._ahead = plan.thin, list[_Ahead]()
         if loop.in_lockstep():  # each needs memory for its draws and states
             self.most_ahead = _MOST_AHEAD if num_chains * _tree.nbytes(start.position) < _MUCH_MEMORY else 1
-        self._sender = ThreadPoolExecutor(1, thread_name_prefix="steps") if loop.in_lockstep() else None
+        self._sender = threads(1, "steps") if loop.in_lockstep() else None
         self._number = 0
         if saved is None:
             numbers = np.asarray(plan.numbers, np.int32)

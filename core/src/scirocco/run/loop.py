@@ -22,7 +22,7 @@ from scirocco.estimators import Batch, Batching, Context, Estimate, Estimator
 from scirocco.model import Posterior, WithValue
 from scirocco.model.base import valued
 from scirocco.run.sizes import RUNNING
-from scirocco.samplers import Gradient, Reference, Sampler
+from scirocco.samplers import Gradient, Reference, Sampler, Trajectory
 from scirocco.types import Array, ArrayLike, Data, Key, Params, PyTree
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ class Parts(NamedTuple):
 
     def target(self, model: Posterior) -> Posterior:
         """The model to estimate, with the value of its log density where the sampler requires it."""
-        return valued(model) if self.sampler.needs.value else model
+        if not self.sampler.needs.value:
+            return model
+        return valued(model, self.sampler.reference if isinstance(self.sampler, Trajectory) else None)
 
     @property
     def resident(self) -> bool:

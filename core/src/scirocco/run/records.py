@@ -18,7 +18,7 @@ from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
 from scirocco.run.keeping import Keeping, Kept
-from scirocco.store import Store, Stored
+from scirocco.store import Store, Stored, open_stored
 from scirocco.types import PyTree
 
 if TYPE_CHECKING:
@@ -206,6 +206,13 @@ def read(stored: Stored | Store) -> tuple[Record, Progress]:
         if held and progress.draws not in held:
             raise ValueError(f"`draws` is {progress.draws}, but {held[0]} are committed")
     return record, progress
+
+
+def precision_of(path: Any) -> str | None:
+    """The precision in which a stored run was made, if that is more than JAX's default."""
+    with understood(str(path)):
+        written = open_stored(path).record.get("position") or {}
+        return "float64" if any(leaf["dtype"] == "float64" for leaf in written.values()) else None
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import numpy as np
 
-from scirocco import _checks, _tree
+from scirocco import _checks, _programs, _tree
 from scirocco.data import Devices
 from scirocco.data.arrays import RowSource
 from scirocco.errors import DataChangedError, DivergenceError
@@ -62,6 +62,8 @@ class Request(NamedTuple):
     """The results of a set-up in another process."""
     max_seconds: float | None = None
     """The run ends after so many seconds of steps, with the draws made by then."""
+    precision: str | None = None
+    """The numbers that JAX computes with; None: as it is set."""
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def carry_out(request: Request) -> Run:
     """Start the run, or resume the one in the store."""
     make_room()
     mesh = contextlib.nullcontext() if request.devices is None else request.devices.in_use()
-    with mesh, full_products(request.estimator):
+    with mesh, full_products(request.estimator), _programs.in_precision(request.precision):
         if request.store is not None and request.resume and holds_run(request.store):
             return _resume(request)
         clock, path, sink = Clock(), request.store, cast(Sink, MemorySink())

@@ -16,7 +16,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Posterior
 from scirocco.run import chains as _chains
-from scirocco.run import run_group, setup
+from scirocco.run import records, run_group, setup
 from scirocco.run.choose import limits
 from scirocco.run.choose.decide import Again, Asked, decide
 from scirocco.run.choose.measure import drive_of, measure
@@ -65,6 +65,7 @@ def sample(
     client: Any = None,
     compile_cache: bool = True,
     max_seconds: float | None = None,
+    precision: str | None = None,
 ) -> Run:
     """Draw from the posterior of `model` given `data`.
 
@@ -76,7 +77,7 @@ def sample(
     data
         A pytree of arrays with one common first axis (one row per datum); a data frame of pandas, polars or Arrow,
         of which a datum is a dict of the columns by name; or rows on disk: the path of a folder made by
-        `sc.data.convert`, or any `sc.data.Source`.
+        `sc.data.convert`, or any `sc.data.Source`. None for a `sc.Model(log_density=...)`, which has no rows.
     params
         Where to start: any pytree of floating-point arrays. The default, control variates and `sc.Preconditioned` find
         the mode from this point, and start there or around it.
@@ -154,6 +155,11 @@ def sample(
         End after so many seconds of steps, with the draws made by then, but not before the first draw: `num_samples` is
         then the largest number. The set-up is not counted. `run.status` is "stopped" if time was short; with a `store`,
         `sc.resume` makes the other draws.
+    precision
+        "float64": this run computes with 64-bit numbers, whatever JAX is set to, in about twice the time on a CPU; its
+        draws have 64 bits, and `sc.resume` continues with them. Data keep theirs: pass NumPy arrays in double precision
+        where that matters. Use it for log densities of 10⁸ and more, and where 32 bits give NaN (Cholesky factors of
+        nearly singular matrices). None: as JAX is set.
 
     Returns
     -------
@@ -183,7 +189,15 @@ def sample(
         _checks.path(store, "store")
     if notes is not None and not isinstance(notes, Mapping):
         raise InvalidTypeError(f"`notes` must be a dict with strings as keys, got {type(notes).__name__}.")
-    with setup.order_explained(model, data, params):
+    if precision is not None:
+        _checks.choice(precision, "precision", ("float64",))
+        if client is not None:
+            raise InvalidValueError(
+                "`precision` is for this process; with `client`, workers make the draws: start them, and this process, "
+                "with JAX_ENABLE_X64=1."
+            )
+        params = setup.widened(params)
+    with setup.order_explained(model, data, params), _programs.in_precision(precision):
         source = setup.source_of(model, data)
     devices = as_devices(mesh)
     if sampler is not None:
@@ -225,7 +239,8 @@ def sample(
     if sampler is None:
         _refuse_half(params)
     if sampler is None and estimator is None and devices is None and client is None:
-        source = read_if_few(source)
+        with _programs.in_precision(precision):
+            source = read_if_few(source)
     if sampler is None:
         asked = Asked(estimator=estimator is not None, exact=estimator is None or estimator.traits.is_exact)
         first = decide(asked, measure(model, source, params, devices), limits.LIMITS)
@@ -259,6 +274,7 @@ def sample(
         devices,
         left_out=left_out,
         max_seconds=max_seconds,
+        precision=precision,
     )
     return sample_on(client, request) if chains_apart else carry_out(request)
 
@@ -318,7 +334,9 @@ def resume(
     """
     _programs.begin()
     _checks.path(path, "path")
-    source = setup.source_of(model, data)
+    precision = None if client is not None or CHAINS.is_at(path) else records.precision_of(path)
+    with _programs.in_precision(precision):
+        source = setup.source_of(model, data)
     if verify:
         source.verify()
     method = PassedParts(params, sampler, estimator, reducers)
@@ -329,7 +347,12 @@ def resume(
                 "resumed by the workers of `client`, or in this process, one after the other."
             )
         return resume_on(client, os.path.abspath(path), model, source, num_samples, method, progress)
-    how = {"callbacks": as_callbacks(callbacks), "progress": progress, "devices": as_devices(mesh)}
+    how = {
+        "callbacks": as_callbacks(callbacks),
+        "progress": progress,
+        "devices": as_devices(mesh),
+        "precision": precision,
+    }
     return carry_out(stored_request(path, model, source, num_samples, method, **how))
 
 

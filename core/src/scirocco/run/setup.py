@@ -21,6 +21,7 @@ from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Referenced
 from scirocco.model import Model, Posterior
 from scirocco.model.checks import look_swapped, only_swapped
+from scirocco.model.density import NO_ROW
 from scirocco.run import setup
 from scirocco.run.loop import Parts, Start
 from scirocco.run.schemes import Scheme, scheme_of
@@ -54,6 +55,10 @@ class Ready(NamedTuple):
     """Whether `start` only has the right shapes, because the chains' states come from a store."""
 
 
+class _NoRows(ArraySource):
+    """The data of a model without rows: one row, which it does not read."""
+
+
 def compose(
     model: Posterior, data: Data, sampler: Sampler, estimator: Estimator, seed: int, devices: Devices | None = None
 ) -> Problem:
@@ -72,6 +77,7 @@ def compose(
     scheme.check(model, estimator, not resident, spread, source.num_rows)
     setup.check_independence(sampler, estimator)
     setup.check_auxiliary(sampler, estimator, spread)
+    setup.check_rows(model, estimator, spread)
     setup.check_trajectory(model, sampler, estimator, resident and not spread)
     setup.check_expansion(model, sampler, estimator, resident and not spread)
     automatic = estimator.traits.sampling == "auto"
@@ -93,7 +99,19 @@ def compose(
 
 
 def source_of(model: Any, data: Data) -> RowSource:
-    """The data as a source of what the model's data are: rows, or groups of rows."""
+    """The data as a source of what the model's data are: rows, groups of rows, or none."""
+    if isinstance(model, Posterior) and not isinstance(data, _NoRows):
+        if not model.facts.has_rows and data is not None:
+            raise InvalidTypeError(
+                f"a sc.Model(log_density=...) has no rows: its data are None, got a {type(data).__name__}. Call "
+                "sc.sample(model, None, params)."
+            )
+        if model.facts.has_rows and data is None:
+            raise InvalidTypeError(
+                "`data` is None, but this model is a sum over the rows of its data. For a posterior that is not, use "
+                "sc.Model(log_density=...)."
+            )
+        data = _NoRows(NO_ROW) if data is None else data
     return as_source(data, model.facts.groups if isinstance(model, Posterior) else None)
 
 
@@ -205,6 +223,17 @@ def check_params(params: Params) -> Params:
     return jax.tree.unflatten(treedef, [_check_leaf(name, leaf) for name, leaf in named])
 
 
+def widened(params: Params) -> Params:
+    """The starting values in double precision; what is no floating-point number is left to `check_params`."""
+
+    def wide(leaf: Any) -> Any:
+        is_real = isinstance(leaf, float) or jnp.issubdtype(getattr(leaf, "dtype", np.int32), jnp.floating)
+        return np.asarray(leaf, np.float64) if is_real else leaf
+
+    leaves, treedef = flattened(params)
+    return jax.tree.unflatten(treedef, [wide(leaf) for leaf in leaves])
+
+
 def _check_leaf(name: str, leaf: Any) -> Array:
     if isinstance(leaf, int) and not isinstance(leaf, bool):
         _checks.warn(f"parameter `{name}` starts at the integer {leaf}; it is converted to {float(leaf)}.")
@@ -278,6 +307,17 @@ def check_trajectory(model: Posterior, sampler: Sampler, estimator: Estimator, i
         raise InvalidValueError(
             f"{name} reads all rows many times in each step, so they must be in the memory of one device: load them, "
             "or use a sampler for minibatches."
+        )
+
+
+def check_rows(model: Posterior, estimator: Estimator, spread: bool) -> None:
+    """Raise an error if the model has no rows and the estimator, or a mesh, divides them."""
+    draws = not estimator.traits.is_exact and estimator.traits.remainder is None
+    if not model.facts.has_rows and (spread or draws):
+        what = "a mesh spreads rows over devices" if spread else f"{type(estimator).__name__} reads batches of rows"
+        raise InvalidValueError(
+            f"{what}, but a sc.Model(log_density=...) has none: "
+            + ("omit the mesh's axis for rows." if spread else "omit `estimator`, or use sc.Full().")
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,6 +54,9 @@ class Trajectory(Sampler):
     factor: Any = None
     target_acceptance: float
     jumps: Jumps | None = None
+    reference: Any = None
+    """Where log densities are 0, as a vector: their sums over the rows are sums of differences, which 32 bits hold
+    although the log density itself is 10⁷ or more. Set before the run where it is needed."""
 
     needs = Needs(value=True, trajectory=True)
 
@@ -234,6 +238,7 @@ class HMC(_Leapfrog):
     target_acceptance: float = static(default=0.8)
     max_leapfrogs: int = static(default=1_000)
     jumps: Jumps | None = None
+    reference: Any = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -284,6 +289,7 @@ class MALA(_Leapfrog):
     factor: Any = None
     target_acceptance: float = static(default=0.574)
     jumps: Jumps | None = None
+    reference: Any = dataclasses.field(default=None, repr=False)
 
     def leapfrogs(self, uniform: Array) -> Array:
         return jnp.ones((), jnp.int32)
@@ -342,6 +348,7 @@ class NUTS(Jumping):
     target_acceptance: float = static(default=0.9)
     max_doublings: int = static(default=10)
     jumps: Jumps | None = None
+    reference: Any = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,6 @@ import numpy as np
 from scirocco import _tree
 from scirocco.analysis.diagnosis import probing, rules
 from scirocco.analysis.diagnosis.report import Diagnosis, Finding
-from scirocco.data import as_source
 from scirocco.diagnostics import ess
 from scirocco.diagnostics.chains import ChainCheck, check_chains
 from scirocco.diagnostics.columns import Columns, label
@@ -19,7 +18,7 @@ from scirocco.diagnostics.measures import Array
 from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
-from scirocco.run import Run, encoding
+from scirocco.run import Run, encoding, setup
 from scirocco.run.certificate import certificate_of
 from scirocco.run.choose import metric
 from scirocco.run.records import OWN_LOOP, Record
@@ -178,7 +177,8 @@ def _origin(
 ) -> Origin | None:
     """The model, data, sampler and estimator of the run: kept in memory, or from the caller and the store."""
     known = run.origin
-    if known is None and (model is None or data is None):
+    has_none = isinstance(model, Model) and not model.facts.has_rows
+    if known is None and (model is None or (data is None and not has_none)):
         if run.kind == OWN_LOOP:
             missing.append("curvature and gradients: the model has its own sampling loop")
         else:
@@ -188,7 +188,7 @@ def _origin(
         record = Record.from_json(Stored.open(run.path).record) if run.path else None
         sampler = _part(record and record.sampler, sampler, "sampler")
         estimator = _part(record and record.estimator, estimator, "estimator")
-        known = Origin(model, as_source(data, None if model is None else model.facts.groups), sampler, estimator, None)
+        known = Origin(model, setup.source_of(model, data), sampler, estimator, None)
     if not isinstance(known.model, Model):
         missing.append("curvature and gradients: a CountModel has no log density")
         return None

@@ -113,9 +113,9 @@ def _instead(asked: Asked, measured: Measured, limits: Limits) -> Choice | None:
             return Choice("networks", f"roundness {roundness:.2g}, above no_shape ({limits.no_shape})")
     if measured.method != "trajectories" or roundness > limits.far_from_gaussian:
         return None
-    if measured.rounding > limits.coarse:
+    if measured.least_rounding > limits.coarse:
         return Choice(
-            "scaled", f"the log density is rounded by {measured.rounding:.2g}, more than coarse ({limits.coarse})"
+            "scaled", f"the log density is rounded by {measured.least_rounding:.2g}, more than coarse ({limits.coarse})"
         )
     seconds, instead = (predicted(asked, measured, method, limits) for method in ("trajectories", "scaled"))
     if seconds is None or instead is None or (measured.pass_seconds or 0.0) < limits.least_pass:

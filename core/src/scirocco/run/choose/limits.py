@@ -58,7 +58,8 @@ class Limits(Adjustable):
     50,000."""
     coarse: float = 0.5
     """Rounding error of the log density, in units of it, above which trajectories are not used: they accept
-    by changes of about 1. With 32 bits it is reached at log densities of 4 million. By arithmetic."""
+    by changes of about 1. With 32 bits it is reached at log densities of 4 million; from there on, differences to the
+    mode are summed row by row, and their rounding error counts. By arithmetic."""
     many_parameters: int = 50_000
     """Parameters above which batches of networks are a quarter as large, for their memory. A choice; see
     the networks of 10,000 and 100,000 weights in the battery."""

@@ -23,7 +23,7 @@ from scirocco.model import Posterior
 from scirocco.run import setup
 from scirocco.run.choose import limits
 from scirocco.run.setup import Problem, Ready
-from scirocco.types import Key, Params
+from scirocco.types import Key, Params, Rows
 
 _REPEATS, _LONG = 3, 0.3
 """Calls of which the fastest counts, and the seconds from which one is enough."""
@@ -52,6 +52,8 @@ class Measured:
     """See `scores.roundness`."""
     rounding: float = 0.0
     """Rounding error of the log density at the mode."""
+    rounding_by_row: float | None = None
+    """The same where differences to the mode are summed row by row; measured where `rounding` is too large."""
     pass_seconds: float | None = None
     """Seconds of a gradient of all rows: of one core if a CPU computes it, else of the device."""
     some_seconds: float | None = None
@@ -59,6 +61,11 @@ class Measured:
     some_rows: int = 0
     at_once: float = 1.0
     """Such passes that run at the same time: cores, or 1 on other devices."""
+
+    @property
+    def least_rounding(self) -> float:
+        """The rounding error of trajectories."""
+        return self.rounding if self.rounding_by_row is None else self.rounding_by_row
 
     @property
     def method(self) -> str:
@@ -73,6 +80,7 @@ class Measured:
             "dimension": self.dimension,
             "roundness": self.roundness,
             "rounding": self.rounding or None,
+            "rounding_by_row": self.rounding_by_row,
             "pass_seconds": self.pass_seconds,
             "some_seconds": self.some_seconds,
         }
@@ -120,9 +128,24 @@ def after(measured: Measured, method: str, problem: Problem, ready: Ready, key: 
         roundness=report.get("roundness"),
         rounding=abs(report.get("log_density", 0.0)) * eps,
     )
+    if problem.parts.sampler.needs.trajectory and measured.rounding > limits.LIMITS.coarse:
+        squares = problem.table.sum(_Squares(problem.model), position)
+        measured = dataclasses.replace(measured, rounding_by_row=eps * math.sqrt(float(squares)))
     timed = measured.roundness is not None and measured.in_memory and not measured.on_mesh
     timed = timed and not measured.is_random and measured.dimension <= limits.LIMITS.trajectory_parameters
     return _timed(measured, problem, position, key) if timed else measured
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """(log p(x_i | θ))²: of rounding errors in proportion to the values of rows, and independent."""
+
+    model: Any
+
+    def total(self, position: Params, rows: Rows, weights: Any = None, key: Key | None = None) -> Any:
+        """The sum over the rows."""
+        squares = self.model.log_likelihoods(position, rows, key) ** 2
+        return jnp.sum(squares if weights is None else weights * squares)
 
 
 def _timed(measured: Measured, problem: Problem, position: Params, key: Key) -> Measured:

@@ -78,7 +78,7 @@ def method_for(
 ) -> tuple[Sampler, Estimator]:
     """Sampler and estimator of a method that was decided, where neither was named."""
     sampler = sampler_for(method, params)
-    if method != "networks":
+    if method != "networks" or not model.facts.has_rows:
         return sampler, default_estimator(model, source, sampler, devices, exact_if_few=True)
     few = dimension_of(params) <= limits.LIMITS.many_parameters
     return sampler, Minibatch(min(source.num_rows, limits.LIMITS.batch if few else limits.LIMITS.batch // 4))
@@ -92,6 +92,8 @@ def default_estimator(
         return Full()
     if sampler.needs.expansion:
         return Taylor()
+    if drive_of(model) == "gradient" and not model.facts.has_rows:
+        return Full()
     drawn = drive_of(model) != "gradient" or model.facts.takes_key  # a sum that is drawn has no fixed reference
     few = (
         4 * limits.LIMITS.batch

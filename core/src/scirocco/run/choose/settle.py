@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from scirocco import _checks
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from scirocco import _checks, _tree
 from scirocco.run import setup
 from scirocco.run.choose import adaptation, limits, methods, set_up
 from scirocco.run.choose.decide import Again, Asked, batches_seconds, decide
@@ -52,7 +55,11 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
         verdict = decide(asked, measured, limits.LIMITS)
     if ready.estimator.traits.is_exact and not request.estimator.traits.is_exact:  # rows in their own order
         problem = _composed(request, ready)
-    if request.sampler.needs.trajectory and measured.rounding > limits.LIMITS.coarse:
+    if request.sampler.needs.trajectory and measured.rounding_by_row is not None:
+        sampler = _tree.rebuilt(ready.sampler, reference=np.asarray(ravel_pytree(ready.start.position)[0]))
+        problem = problem._replace(parts=problem.parts._replace(sampler=sampler))
+        ready = ready._replace(sampler=sampler)
+    if request.sampler.needs.trajectory and measured.least_rounding > limits.LIMITS.coarse:
         _warn_of_coarse(ready.report["log_density"])
     request, seconds = _completed(request, ready), verdict.seconds
     if verdict.method == "scaled":
@@ -121,6 +128,7 @@ def explain(request: Request, ready: Ready, seconds: float | None) -> str:
         size, unit = ready.estimator.batching(request.source.num_rows).size, request.source.unit
         every = "the only row" if (size, unit) == (1, "rows") else f"all {size:,} {unit}"
         exact = ready.estimator.traits.is_exact
+        every = every if request.model.facts.has_rows else "the whole density"
         which = f" ({every} at every step)" if exact else f" of {size:,} {unit}"
         if request.devices is not None and not exact:
             which += " (not chosen: the batch size on a mesh is fixed)"
@@ -142,5 +150,5 @@ def _warn_of_coarse(log_density: float) -> None:
         f"the log posterior is about {log_density:.2g} at its mode, and 32-bit numbers of this size are "
         "further apart than the changes of the log posterior that this sampler must tell apart: it is slow and not "
         "exact. Check the scale of the errors (a model whose errors are far smaller than those of the data has such a "
-        "log likelihood), leave `sampler` out, or use 64-bit numbers (JAX_ENABLE_X64=1)."
+        'log likelihood), leave `sampler` out, or pass precision="float64".'
     )
