@@ -138,6 +138,11 @@ class ReplicaExchange(Trajectory):
         return self.inner.jumps
 
     @property
+    def reference(self) -> Any:  # type: ignore[override]
+        """Where the inner sampler has log densities 0."""
+        return getattr(self.inner, "reference", None)
+
+    @property
     def needs(self) -> Needs:  # type: ignore[override]
         """What the inner sampler requires, with the log posterior, from independent batches."""
         needs = self.inner.needs
