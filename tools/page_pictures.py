@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scirocco.demo.figure import save_figure
 
 import scirocco as sc
+from scirocco.demo import save_figure
 
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 COLOURS = np.array([BLUE, ORANGE, GREEN, PINK])

@@ -108,6 +108,7 @@ SAMPLERS = (
         "NUTS": sc.NUTS(0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
         "HMC": sc.HMC(0.02, length=0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
         "MALA": sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)),
+        "ReplicaExchange": sc.ReplicaExchange(sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)), (1, 4)),
         "ZigZag": sc.ZigZag(),
         "BouncyParticle": sc.BouncyParticle(),
         "SMH": sc.SMH(0.5),

@@ -240,9 +240,9 @@ def test_folders_and_streams_are_the_same_network_and_networks_grow(tmp_path):
     np.testing.assert_array_equal(model.labels_, labels)  # as it was
     with pytest.raises(InvalidValueError, match="edges are not saved"):
         sc.models.load(tmp_path / "saved").partial_fit(late)
-    sc.data.write(tmp_path / "other", {"from": GRAPH[:, 0], "to": GRAPH[:, 1]})
+    sc.data.write(tmp_path / "other", dict.fromkeys(("from", "to", "kind", "year"), GRAPH[:, 0]))
     for graph, words in (
-        (tmp_path / "other", "columns source and target"),
+        (tmp_path / "other", "Choose them"),
         (iter([]), "no edges"),
         (iter([GRAPH, triples]), "some batches"),
     ):

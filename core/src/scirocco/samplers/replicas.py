@@ -138,7 +138,7 @@ class ReplicaExchange(Trajectory):
         return self.inner.jumps
 
     @property
-    def reference(self) -> Any:  # type: ignore[override]
+    def reference(self) -> Any:
         """Where the inner sampler has log densities 0."""
         return getattr(self.inner, "reference", None)
 

@@ -282,7 +282,7 @@ class MALA(_Leapfrog):
     --------
     >>> import scirocco as sc
     >>> sc.MALA()
-    MALA(step_size=None, factor=None, target_acceptance=0.574)
+    MALA(step_size=None, factor=None, target_acceptance=0.574, jumps=None)
     """
 
     step_size: Any = None

@@ -158,7 +158,7 @@ class TextTable:
         """Some rows at a time; `WiderColumnError` at the end if a type was wrong: then read them again."""
         places = [self._place(name) for name in wanted]
         kinds = [self._kinds.setdefault(name, Kind()) for name in wanted]
-        said: list[np.dtype[Any]] = []
+        said: list[tuple[np.dtype[Any], bool]] = []
         skip, row, wider = int(self._has_names), 0, False
         for block in text.blocks(self.path, self._encoding):
             block, skip = block[skip:], 0
@@ -166,7 +166,7 @@ class TextTable:
             fields = [list(map(str.strip, columns[place])) for place in places] if block else []
             for kind, some in zip(kinds, fields, strict=False):
                 kind.add(some)
-            now = [kind.dtype for kind in kinds]
+            now = [(kind.dtype, kind.text) for kind in kinds]  # objects are texts, flags or long whole numbers
             wider |= bool(said) and now != said
             if block and not wider:
                 said = now

@@ -11,18 +11,22 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from scirocco import _tree
-from scirocco._programs import setup_program
 from scirocco._random import SeedPurpose
-from scirocco.estimators.newton import FAR, ascend_on_rows, hessian_on_rows, log_density_on_rows, whitening
+from scirocco.estimators.newton import (
+    FAR,
+    ascend_on_rows,
+    hessian_on_rows,
+    log_density_on_rows,
+    prior_curvature,
+    whitening,
+)
 from scirocco.model import Model
 from scirocco.run.choose import limits
 from scirocco.samplers import Jumps
-from scirocco.types import Array, Params, PyTree, Rows
+from scirocco.types import Params, PyTree, Rows
 
 
 class WeighedMode(NamedTuple):
@@ -69,21 +73,9 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
 
 
 def _prior(model: Model, mode: Params) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Centre and standard deviations of the Gaussian that the prior resembles at the mode; none if it is improper."""
-    gradient, curvature = (np.asarray(part, np.float64) for part in _prior_at(model, mode))
-    if not (np.all(np.isfinite(gradient)) and np.all(curvature > 0)):
-        return []
-    return [(_flat(mode) + gradient / curvature, 1 / np.sqrt(curvature))]
-
-
-@setup_program(0)
-def _prior_at(model: Model, mode: Params) -> tuple[Array, Array]:
-    """The gradient of the log prior, and minus the diagonal of its Hessian."""
-    flat, unravel = ravel_pytree(mode)
-    return (
-        jax.grad(lambda x: model.log_prior_density(unravel(x)))(flat),
-        -jnp.diagonal(jax.hessian(lambda x: model.log_prior_density(unravel(x)))(flat)),
-    )
+    """The mode, and the standard deviations of the prior there; none if it is improper."""
+    curvature = np.diagonal(np.asarray(prior_curvature(model, mode), np.float64))
+    return [(_flat(mode), 1 / np.sqrt(curvature))] if np.all(curvature > 0) else []
 
 
 def _images(mode: Params) -> Iterator[Params]:
