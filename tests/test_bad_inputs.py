@@ -149,7 +149,7 @@ DATA = [
     ),
     row("unequal lengths", data(y=Y[:12]), InvalidValueError, "`x`: 20", "`y`: 12", "must be equal"),
     row("no arrays", sample(data={}), InvalidValueError, "`data` holds no arrays", "one row per datum"),
-    row("None", sample(data=None), InvalidValueError, "`data` holds no arrays"),
+    row("None", sample(data=None), InvalidTypeError, "`data` is None", "log_density"),
     row("no rows", data(x=X[:0], y=Y[:0]), InvalidValueError, "empty", "0 rows"),
     row("strings", data(y=np.array(["a"] * N)), InvalidTypeError, "data `y`", "<U1", "Encode"),
     row("objects", data(y=np.array([None] * N)), InvalidTypeError, "data `y`", "object", "Encode"),

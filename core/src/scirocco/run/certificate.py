@@ -348,7 +348,7 @@ def _of_scores(
         raise SciroccoError("some parameters never move")
     scores = scores_at(finer(origin.model), table, centre, some, key_of(0))
     if not np.all(np.isfinite(scores)):
-        raise SciroccoError("some gradients at the draws are not finite")
+        raise SciroccoError('some gradients at the draws are not finite: try a larger jitter, or precision="float64"')
     measures["compared"] = count
     if dimension <= _DENSE and len(everything) > 10 * dimension:
         centred = everything - mean
