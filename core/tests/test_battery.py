@@ -109,6 +109,8 @@ SAMPLERS = (
         "HMC": sc.HMC(0.02, length=0.1, factor=0.1 * np.tri(5, dtype=np.float32)),
         "MALA": sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)),
         "ReplicaExchange": sc.ReplicaExchange(sc.MALA(0.02, factor=0.1 * np.tri(5, dtype=np.float32)), (1, 4)),
+        "SGBarker": sc.SGBarker(1e-3, gradient_noise=20.0),
+        "SGGMC": sc.SGGMC(1e-3, friction=60.0, length=1),  # after each of its steps a position that can be drawn
         "ZigZag": sc.ZigZag(),
         "BouncyParticle": sc.BouncyParticle(),
         "SMH": sc.SMH(0.5),
@@ -135,6 +137,11 @@ REFUSED = {
         for name in ("ZigZag", "BouncyParticle", "SMH")
     },
     **{name: ({"Taylor"}, InvalidTypeError, "requires a sc.Model") for name in ("SCIR", "SimplexSGRLD")},
+    "SGGMC": (
+        {"Minibatch-blocks", "ControlVariates", "SVRG", "SAGA"},
+        InvalidValueError,
+        "requires independent batches|do not depend on the path",
+    ),
     "Blocks": ({"SVRG", "SAGA", "Stratified", "Taylor"}, InvalidTypeError, "sc.Blocks does not support"),
     "SCIRCV": (
         {"Weighted", "ControlVariates", "SVRG", "SAGA", "Taylor"},

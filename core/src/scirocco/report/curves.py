@@ -14,6 +14,7 @@ from scirocco.drawing.markup import Html, Section, join, legend, number, paragra
 from scirocco.errors import SciroccoError
 from scirocco.models._core.view import Draws
 from scirocco.run import Run
+from scirocco.run.cadence import cadence_of
 from scirocco.samplers import schedules
 from scirocco.samplers.schedules import Schedule
 
@@ -148,8 +149,7 @@ def _parts(size: object, name: str) -> Iterator[tuple[str, Size]]:
 
 
 def _schedule(name: str, schedule: Schedule, run: Run) -> Html:
-    known = run.configuration
-    num_steps = known.get("num_burnin", 0) + run.num_draws * known.get("thin", 1)
+    num_steps = cadence_of(run.configuration).steps(run.num_draws)
     when = np.unique(np.linspace(0, max(num_steps - 1, 1), _POINTS).astype(int))
     found = np.array([float(size) for size in np.asarray(schedule(when))])
     frame = svg.Frame((0.0, float(when[-1])), svg.extent(found, [0.0]))

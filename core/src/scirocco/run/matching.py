@@ -152,6 +152,7 @@ def _plan(
         was["chain_method"],
         record.first_chain,
         was.get("group_size", 1),
+        tuple(was.get("cycle", ())),
     )
 
 

@@ -17,6 +17,7 @@ from scirocco._version import __version__
 from scirocco.data import ArraySource, Devices
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
+from scirocco.run.cadence import cadence_of
 from scirocco.run.keeping import Keeping, Kept
 from scirocco.store import Store, Stored, open_stored
 from scirocco.types import PyTree
@@ -149,6 +150,9 @@ class Record:
             number = known["configuration"].get(name, least)
             if number is not None and (type(number) is not int or not least <= number < _MOST_STEPS):
                 raise StoreError(f"`{name}` of a run is {number!r:.60}, and cannot have been written by scirocco.")
+        cycle = known["configuration"].get("cycle", [])
+        if cycle and not (len(cycle) == 2 and all(type(n) is int for n in cycle) and 0 < cycle[1] < cycle[0]):
+            raise StoreError(f"`cycle` of a run is {cycle!r:.60}, and cannot have been written by scirocco.")
         for values in (known.get("model_values") or {}).values():
             np.asarray(values, float)
         dict(known["configuration"].get("versions", {}))
@@ -176,13 +180,12 @@ class Record:
 
     @property
     def num_burnin(self) -> int:
-        """Steps before the first draw."""
-        return self.lengths[1]
+        """Steps before the first with draws."""
+        return cadence_of(self.configuration).begin
 
     def num_steps(self, num_samples: int) -> int:
         """The number of steps for this many draws per chain."""
-        _, num_burnin, thin = self.lengths
-        return num_burnin + num_samples * thin
+        return int(cadence_of(self.configuration).steps(num_samples))
 
     @property
     def num_chains(self) -> int:
@@ -321,6 +324,7 @@ def configuration(
         "num_samples": plan.num_samples,
         "num_burnin": plan.num_burnin,
         "thin": plan.thin,
+        **_cycle(plan),
         "num_chains": plan.num_chains,
         "seed": plan.seed,
         "keep_gradients": plan.keeping.gradients,
@@ -340,6 +344,10 @@ def _places(plan: Plan, devices: Devices | None) -> dict[str, Any]:
     spread = {"row_places": devices.num_row_places} if devices is not None and devices.row_axes else {}
     grouped = {"group_size": plan.group_size} if plan.group_size > 1 else {}
     return spread | grouped | ({"first_chain": plan.first_chain} if plan.first_chain else {})
+
+
+def _cycle(plan: Plan) -> dict[str, list[int]]:
+    return {"cycle": list(plan.cycle)} if plan.cycle else {}
 
 
 def asked(sampler: Any, estimator: Any, plan: Plan, devices: Devices | None = None) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def _driven(session: Session, request: Request, problem: Problem, ready: Ready, 
     origin = Origin(problem.model, problem.source, parts.sampler, parts.estimator, memory)
     watch = None
     if request.max_seconds is not None:
-        watch = Stopwatch(request.max_seconds, session.plan.num_burnin + session.plan.thin)
+        watch = Stopwatch(request.max_seconds, session.plan.cadence.steps(1))
     try:
         session.drive((*request.callbacks, watch) if watch else request.callbacks, bar, clock)
     except DataChangedError as error:

@@ -29,7 +29,7 @@ from scirocco.run.request import Request, carry_out, stored_request
 from scirocco.run.result import Run
 from scirocco.run.run_group import CHAINS
 from scirocco.run.session import Plan
-from scirocco.samplers import Sampler
+from scirocco.samplers import Sampler, schedules
 from scirocco.store import holds_run, refuse_unless_free
 from scirocco.types import Data, Params
 
@@ -227,7 +227,9 @@ def sample(
         Keeping.checked(keep_gradients, keep_draws, reducers),
         _checks.choice(chain_method, "chain_method", _chains.METHODS),
         group_size=group_size_of(batches, num_chains),
+        cycle=schedules.cycle_of(sampler),
     )
+    plan.cadence.checked()
     if plan.seed >= 1 << 32:
         raise InvalidValueError(f"`seed` must be below 2^32, got {seed}.")
     if plan.num_steps >= 1 << 31:

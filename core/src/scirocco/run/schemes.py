@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import importlib.util
+from functools import partial
 from typing import Any, cast
 
 import jax
@@ -20,8 +21,9 @@ from scirocco.data import Table
 from scirocco.data.batching import AllRows, Batch, Batching
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimate, Estimator, Prepared, find_mode
-from scirocco.estimators.base import next_pass, products_of, serving
-from scirocco.model import BlockModel, BlockView, Posterior, without_value
+from scirocco.estimators.base import full_sum, next_pass, products_of, serving
+from scirocco.model import BlockModel, BlockView, Posterior, WithValue, without_value
+from scirocco.model.base import valued
 from scirocco.model.checks import used_inputs
 from scirocco.run.loop import Draws, KernelState, Parts, as_gradient, context_of, known_gradient
 from scirocco.samplers import Blocks, Events, Gibbs, Gradient, Mover, Proposer, Sampler, Trajectory
@@ -154,8 +156,22 @@ class ProposedMove(Scheme):
         sampler, noise = cast(Proposer, parts.sampler), draws.noise
         proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
+        if sampler.needs.exact_value_every:
+            due = number % sampler.needs.exact_value_every == 0
+            exact = partial(_exact_value, model, parts)
+            spec = jax.eval_shape(exact, proposal.position)
+            value = jax.lax.cond(due, exact, lambda _: jnp.zeros((), spec.dtype), proposal.position)
+            there = there._replace(value=value)
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
         return moved, gradient, memory
+
+
+def _exact_value(model: Posterior, parts: Parts, position: Params) -> Array:
+    """The log posterior, up to a constant, by a pass over all rows."""
+    target, batching = valued(model), parts.batching
+    with products_of(parts.estimator):
+        total = full_sum(target.summand, position, batching.rows(parts.data), batching.num_rows)
+        return cast(WithValue, target.combine(position, total)).value
 
 
 @jax.tree_util.register_static

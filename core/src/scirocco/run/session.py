@@ -17,6 +17,7 @@ from scirocco import _checks
 from scirocco._random import key_of
 from scirocco.errors import DataChangedError
 from scirocco.run import encoding
+from scirocco.run.cadence import Cadence
 from scirocco.run.certificate import Certificate
 from scirocco.run.keeping import Chains, HostChunk, Keeping, Sink
 from scirocco.run.progress import Bar, Callback, Clock, Report, as_scores
@@ -42,11 +43,18 @@ class Plan(NamedTuple):
     """Number of the first chain, when other chains run elsewhere."""
     group_size: int = 1
     """Chains that share their batches: those numbered 0 to group_size - 1, and so on."""
+    cycle: tuple[int, ...] = ()
+    """Steps of a cycle, and those of them without draws; empty: there are no cycles."""
+
+    @property
+    def cadence(self) -> Cadence:
+        """At which steps draws are made."""
+        return Cadence(self.num_burnin, self.thin, *self.cycle)
 
     @property
     def num_steps(self) -> int:
         """The number of steps per chain."""
-        return self.num_burnin + self.num_samples * self.thin
+        return self.cadence.steps(self.num_samples)
 
     @property
     def key(self) -> Key:
@@ -164,13 +172,13 @@ class Session:
         return self.chains.agree(list(numbers))
 
     def _chunk(self) -> None:
-        burning, thin = self.step < self.plan.num_burnin, self.plan.thin
+        keeps, thin = self.plan.cadence.stretch(self.step).keeps, self.plan.thin
         known = self.chains.promised or (self._next_steps(self.step, self.made),)
         (steps,) = self._agreed(known[0])
-        after, made = self.step + steps, self.made + (0 if burning else steps // thin)
+        after, made = self.step + steps, self.made + (steps // thin if keeps else 0)
         self.chains.promised = self._promises(known[1:], after, made)
         begin = time.perf_counter()
-        chunk = self.chains.advance(steps, NEVER if burning else thin)
+        chunk = self.chains.advance(steps, thin if keeps else NEVER)
         seconds = time.perf_counter() - begin
         if self.timing and not self.chains.overlapped:  # the first chunk includes compilation: ignore its speed
             self.rate = steps / seconds
@@ -179,7 +187,8 @@ class Session:
         self.made += chunk.num_draws
         if not self._diverged(chunk):
             self.step += steps
-            self._tell("burn-in" if burning else "sampling", None if burning else chunk.draws)
+            quiet = "exploring" if self.made else "burn-in"
+            self._tell("sampling" if keeps else quiet, chunk.draws if keeps else None)
         due, stop, interrupt = self._agreed(self.sink.due(), self.status == "stopped", bool(self._asked_to_stop))
         self._asked_to_stop = bool(interrupt)
         if stop:
@@ -197,7 +206,8 @@ class Session:
         while (
             self.timing
             and len(promised) < self.chains.most_ahead
-            and self.plan.num_burnin <= step < self.plan.num_steps
+            and step < self.plan.num_steps
+            and self.plan.cadence.stretch(step).keeps
             and (not promised or sum(promised) < self.rate * RUNNING.chunk_seconds)
         ):
             promised.append(self._next_steps(step, made))
@@ -216,9 +226,11 @@ class Session:
             wanted = int(self.rate * RUNNING.chunk_seconds)
         together = self.chains.steps_together
         wanted = max(1, wanted // together) * together
-        if step < plan.num_burnin:
-            return min(wanted, plan.num_burnin - step)
-        return max(1, min(wanted // plan.thin, self.chains.capacity, plan.num_samples - made)) * plan.thin
+        keeps, left = plan.cadence.stretch(step)
+        if not keeps:
+            return min(wanted, left)
+        most = min(self.chains.capacity, plan.num_samples - made, left // plan.thin)
+        return max(1, min(wanted // plan.thin, most)) * plan.thin
 
     def _diverged(self, chunk: HostChunk) -> bool:
         bad = np.atleast_1d(chunk.bad_step)

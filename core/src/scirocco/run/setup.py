@@ -75,10 +75,11 @@ def compose(
         _checks.warn(source.wild_scales)
     resident = isinstance(source, ArraySource)
     scheme.check(model, estimator, not resident, spread, source.num_rows)
-    setup.check_independence(sampler, estimator)
+    setup.check_independence(sampler, estimator, source.num_rows if resident else 0)
     setup.check_auxiliary(sampler, estimator, spread)
     setup.check_rows(model, estimator, spread)
     setup.check_trajectory(model, sampler, estimator, resident and not spread)
+    setup.check_correction(model, sampler, estimator, resident and not spread)
     setup.check_expansion(model, sampler, estimator, resident and not spread)
     automatic = estimator.traits.sampling == "auto"
     estimator = with_reference(sampler, estimator)
@@ -321,9 +322,32 @@ def check_rows(model: Posterior, estimator: Estimator, spread: bool) -> None:
         )
 
 
-def check_independence(sampler: Sampler, estimator: Estimator) -> None:
-    """Raise an error if the sampler requires independent batches and the estimator has others."""
+def check_correction(model: Posterior, sampler: Sampler, estimator: Estimator, in_memory: bool) -> None:
+    """Raise an error if the sampler corrects its moves on all rows, and cannot do so exactly."""
+    if not sampler.needs.exact_value_every:
+        return
+    name = type(sampler).__name__
+    if model.facts.takes_key or not model.facts.has_density:
+        raise InvalidValueError(
+            f"{name} requires exact log densities, which a {type(model).__name__} of this kind has not."
+        )
+    if not in_memory:
+        raise InvalidValueError(f"{name} requires all rows in the memory of one device: load them, or use sc.BAOAB().")
+    if estimator.traits.learns:
+        raise InvalidValueError(
+            f"{name} requires estimates that do not depend on the path: use sc.ControlVariates(batch_size, "
+            f'sampling="without_replacement") in place of {type(estimator).__name__}.'
+        )
+
+
+def check_independence(sampler: Sampler, estimator: Estimator, num_rows: int) -> None:
+    """Raise an error if the sampler requires independent batches and the estimator has others.
+
+    `num_rows`: in memory; 0: of streamed rows the source decides later.
+    """
     if sampler.needs.independent_batches and estimator.traits.sampling in ("auto", "blocks"):
+        if num_rows and estimator.batching(num_rows).epoch == 1:
+            return
         raise InvalidValueError(
             f"this {type(sampler).__name__} requires independent batches: use estimator=sc.Minibatch(batch_size, "
             'sampling="without_replacement"). The default reads each row once in an epoch, so that errors of '

@@ -19,6 +19,7 @@ from scirocco.samplers.base import (
     select,
 )
 from scirocco.samplers.blocks import Blocks, BlocksState, Gibbs
+from scirocco.samplers.corrected import SGGMC, CorrectedState
 from scirocco.samplers.events import SMH, BouncyParticle, Events, EventState, Expansion, SMHState, ZigZag
 from scirocco.samplers.hamiltonian import BAOAB, SGHMC, HamiltonianState
 from scirocco.samplers.jumps import Jumps
@@ -28,6 +29,7 @@ from scirocco.samplers.momentum import MomentumSampler
 from scirocco.samplers.preconditioned import Preconditioned, WhitenedState
 from scirocco.samplers.recipe import SGFS, SGRHMC, SGRLD, HMCDynamics, Recipe
 from scirocco.samplers.replicas import ReplicaExchange, ReplicaState
+from scirocco.samplers.robust import SGBarker, SGZigZag, ZigZagState
 from scirocco.samplers.scales import Excess, Scales, langevin_step, momentum_step
 from scirocco.samplers.thermostat import BADODAB, SGNHT, ThermostatState
 from scirocco.samplers.trajectories import HMC, MALA, NUTS, Trajectory, TrajectoryState
@@ -41,6 +43,7 @@ __all__ = [
     "NUTS",
     "PSGLD",
     "SGFS",
+    "SGGMC",
     "SGHMC",
     "SGLD",
     "SGNHT",
@@ -50,6 +53,7 @@ __all__ = [
     "Blocks",
     "BlocksState",
     "BouncyParticle",
+    "CorrectedState",
     "EventState",
     "Events",
     "Excess",
@@ -75,6 +79,8 @@ __all__ = [
     "Renewals",
     "ReplicaExchange",
     "ReplicaState",
+    "SGBarker",
+    "SGZigZag",
     "SMHState",
     "Sampler",
     "Scales",
@@ -84,6 +90,7 @@ __all__ = [
     "Verification",
     "WhitenedState",
     "ZigZag",
+    "ZigZagState",
     "coefficients",
     "is_open",
     "langevin_step",

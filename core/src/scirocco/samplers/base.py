@@ -88,6 +88,8 @@ class Needs:
     """What `Gradient.total` must be: "gradient" (of a `Model`), "counts" (of a `CountModel`) or "blocks"."""
     value: bool = False
     """Whether each step uses an estimate of the log posterior (`Gradient.value`)."""
+    exact_value_every: int = 0
+    """Steps of a `Proposer` between proposals whose `Gradient.value` is that of all rows; 0: there are none."""
     curvature: bool = False
     """Whether each step uses the diagonal of the Hessian (`Gradient.curvature`)."""
     noise: str = "none"

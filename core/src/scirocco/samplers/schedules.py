@@ -26,6 +26,7 @@ __all__ = [
     "Schedule",
     "check_positive_along",
     "constant",
+    "cycle_of",
     "cyclical",
     "is_schedule",
     "normalise",
@@ -87,17 +88,44 @@ class Polynomial(Schedule):
 class Cyclical(Schedule):
     """ε_m = start/2 (cos(π (m mod length)/length) + 1), at least `floor`: large steps to move, small to sample.
 
-    Zhang et al. (2020). `length` is the number of steps of a cycle.
+    `length` is the number of steps of a cycle. `sc.sample` makes no draws in the first `explore` of each cycle, a share
+    of its length: steps are large there, and positions have another distribution. `num_samples` counts the draws that
+    are kept, so that a run has 1/(1 - explore) times as many steps; cycles that begin before the end of the burn-in
+    count towards it as far as their first draw. explore=0 keeps draws of whole cycles.
+
+    References
+    ----------
+    Zhang, Li, Zhang, Chen & Wilson (2020).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, scirocco as sc
+    >>> x = jax.random.normal(jax.random.key(0), (1000,))
+    >>> model = sc.Model(lambda mu, x: -0.5 * (x - mu) ** 2)
+    >>> cycles = sc.schedules.cyclical(1e-3, length=50, floor=1e-5)
+    >>> run = sc.sample(model, x, jnp.array(0.0), sampler=sc.SGLD(cycles), estimator=sc.Minibatch(100),
+    ...                 num_samples=100, progress=False)
+    >>> run.num_draws, run.configuration["cycle"]
+    (100, [50, 40])
     """
 
     start: ArrayLike
     length: int = static()
     floor: ArrayLike = 0.0
+    explore: float = static(default=0.8)
 
     def __post_init__(self) -> None:
         _checks.positive(self.start, "start", "cyclical")
         _checks.positive_int(self.length, "length")
         _checks.positive(self.floor, "floor", "cyclical", allow_zero=True)
+        _checks.positive(self.explore, "explore", "cyclical", allow_zero=True)
+        if self.explore >= 1:
+            raise InvalidValueError(f"`explore` of cyclical must be below 1, got {self.explore}.")
+
+    @property
+    def steps_to_explore(self) -> int:
+        """Steps at the beginning of a cycle without draws."""
+        return min(round(self.explore * self.length), self.length - 1)
 
     def __call__(self, step: ArrayLike) -> Array:
         phase = (step % self.length) / self.length
@@ -123,6 +151,18 @@ class Custom(Schedule):
 
 
 constant, polynomial, cyclical = Constant, Polynomial, Cyclical
+
+
+def cycle_of(sampler: PyTree) -> tuple[int, ...]:
+    """The cycle of its step sizes, in steps, and how many of them make no draws; empty if all steps may."""
+    leaves = jax.tree.leaves(sampler, is_leaf=lambda node: isinstance(node, Cyclical))
+    found = {(one.length, one.steps_to_explore) for one in leaves if isinstance(one, Cyclical) and one.steps_to_explore}
+    if len(found) > 1:
+        raise InvalidValueError(
+            "the schedules of step sizes have different phases (steps of a cycle, steps without draws): "
+            f"{sorted(found)}. Use the same `length` and `explore`, or explore=0 where all steps may make draws."
+        )
+    return found.pop() if found else ()
 
 
 def is_schedule(value: Any) -> bool:

@@ -19,6 +19,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError, SciroccoError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.run import Run, encoding, setup
+from scirocco.run.cadence import cadence_of
 from scirocco.run.certificate import certificate_of
 from scirocco.run.choose import metric
 from scirocco.run.records import OWN_LOOP, Record
@@ -81,7 +82,7 @@ def diagnose(
             f"{0 if run.draws is None else run.num_draws}. Sample more, with keep_draws=True."
         )
     missing: list[str] = []
-    num_steps = run.num_draws * run.configuration.get("thin", 1) + run.configuration.get("num_burnin", 0)
+    num_steps = cadence_of(run.configuration).steps(run.num_draws)
     own_loop = run.kind == OWN_LOOP
     shown = run if run.converted is None else dataclasses.replace(run, draws=run.converted[0])
     columns = Columns(shown.named_draws()).spread(_MOST_PARAMETERS)

@@ -15,6 +15,7 @@ from scirocco.data.tables import Table
 from scirocco.errors import InvalidValueError
 from scirocco.estimators.base import around
 from scirocco.run import Run, encoding, setup
+from scirocco.run.cadence import cadence_of
 from scirocco.run.choose import pilot
 from scirocco.run.records import Record
 from scirocco.run.result import Origin
@@ -190,8 +191,7 @@ def _curve(
 
 def _steps(run: Run, places: Array) -> Array:
     """The step of each draw, burn-in included."""
-    known = run.configuration
-    steps: Array = known.get("num_burnin", 0) + (np.asarray(places) + 1) * known.get("thin", 1) - 1
+    steps: Array = cadence_of(run.configuration).steps(np.asarray(places) + 1) - 1
     return steps
 
 

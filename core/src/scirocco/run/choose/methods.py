@@ -108,7 +108,7 @@ def default_estimator(
     largest = min(limits.LIMITS.largest_batch, source.num_rows // 2) if chosen else limits.LIMITS.batch
     size = max(places, min(largest, source.num_rows) // places * places)
     sampling = "without_replacement" if sampler.needs.independent_batches else "auto"
-    return Minibatch(size, sampling=sampling) if drawn else ControlVariates(size)
+    return Minibatch(size, sampling=sampling) if drawn else ControlVariates(size, sampling=sampling)
 
 
 def with_best_batch(
