@@ -9,8 +9,8 @@ import pytest
 import scirocco as sc
 from law import laws
 from scirocco.errors import InvalidValueError
-from scirocco.run import session
 from scirocco.run.cadence import Cadence
+from scirocco.run.sizes import RUNNING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 LENGTH, BURNIN, THIN = 20, 30, 3
@@ -48,10 +48,9 @@ def test_the_steps_of_draws():
 
 @pytest.mark.parametrize("method", ["threads", "vmap"])
 @pytest.mark.parametrize("first", [1, 7, 1_000])
-def test_draws_are_those_of_the_whole_path(seed, method, first, monkeypatch):
+def test_draws_are_those_of_the_whole_path(seed, method, first, changed):
     """In chunks of any size: the positions of a run that keeps every step, at the steps of the sampling phases."""
-    monkeypatch.setattr(session, "_FIRST_CHUNK", first)
-    monkeypatch.setattr(session, "_SECOND_CHUNK", first)
+    changed(RUNNING, first_chunk=first, second_chunk=first)
     run = draw(seed, chain_method=method)
     steps = Cadence(BURNIN, THIN, LENGTH, 12).steps(np.arange(1, 11))
     path = draw(seed, sc.SGLD(schedule(0.0)), num_samples=int(steps[-1]), num_burnin=0, thin=1, chain_method=method)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._tree import pytree_dataclass, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.types import Array, ArrayLike, Params, PyTree
 
@@ -84,6 +84,7 @@ class Polynomial(Schedule):
         return jnp.asarray(self.start * (1.0 + step / self.tau) ** (-self.kappa))
 
 
+@cited("cyclical step sizes", "zhang2020")
 @pytree_dataclass
 class Cyclical(Schedule):
     """ε_m = start/2 (cos(π (m mod length)/length) + 1), at least `floor`: large steps to move, small to sample.
