@@ -114,8 +114,8 @@ def _refuse_another_spread(record: Record, devices: Devices | None, path: str) -
 def _asked(record: Record, path: str) -> dict[str, Any]:
     if record.asked is None:
         raise StoreError(
-            f"{path} holds draws without the state of the chains (`run.save`), so the run cannot be resumed. For "
-            "one that can be, sample with store=..., another folder or overwrite=True."
+            f"{path} holds draws without the state of the chains (`run.save`), so the run cannot be resumed. Pass "
+            "overwrite=True to start it again, or another `store`."
         )
     return record.asked
 

@@ -87,7 +87,7 @@ def diagnose(
     shown = run if run.converted is None else dataclasses.replace(run, draws=run.converted[0])
     columns = Columns(shown.named_draws()).spread(_MOST_PARAMETERS)
     columns = columns.thinned(max(1, run.num_draws // _MOST_DRAWS))
-    check = check_chains(run.labelled_draws(), run.group_size, loose=own_loop)
+    check = check_chains(shown.named_draws(), run.group_size, loose=own_loop)  # names as in all measures
     measures = _measure_chains(columns, _reshaped(run)) | check.measures | _rates(check, run, num_steps)
     if len(columns.names) < columns.total:
         missing.append(f"drift of all parameters: {len(columns.names)} of {columns.total:,} were included")
@@ -107,9 +107,10 @@ def diagnose(
     findings = rules.find_faults(measures, predicted, about)
     if "modes" in run.preparation and not run.preparation.get("jumps"):
         findings.insert(0, rules.several_modes(run.preparation["modes"]))
+    found = _labelled(run, Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate))
     if all(finding.name == "prior and data disagree" for finding in findings):
-        findings += rules.unexplained(certificate)
-    return _labelled(run, Diagnosis(findings, measures, missing, f"Diagnosis of {run!r}", certificate))
+        found.findings.extend(rules.unexplained(certificate))  # of a certificate, whose parameters have their names
+    return found
 
 
 def _labelled(run: Run, found: Diagnosis) -> Diagnosis:
