@@ -106,6 +106,7 @@ class SGGMC(Proposer):
         for leaf in jax.tree.leaves(self.friction):
             if not np.shape(leaf):
                 _checks.positive(leaf, "friction", "SGGMC")
+        object.__setattr__(self, "friction", jax.tree.map(_checks.as_float, self.friction))
 
     @property
     def needs(self) -> Needs:
