@@ -127,11 +127,11 @@ def test_zigzag(seed, noisy):
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_corrected_trajectories_are_exact(seed, temperature):
-    """Without the correction noise and steps would make the variance half as large again."""
+    """Without the correction noise would add more than a fifth of the variance at temperature 1, at any other, too."""
     eps, friction = 0.01, 20.0
     x, mean, precision = laws.gaussian_problem(seed)
     noise = laws.gradient_noise(x, "with_replacement")
-    assert laws.baoab_variance(eps, friction, precision, noise, temperature) * precision > 1.2 * temperature
+    assert laws.baoab_variance(eps, friction, precision, noise, temperature) * precision > temperature + 0.2
     sampler = sc.SGGMC(eps, friction=friction, length=3, temperature=temperature)
     run, *_ = run_chains(seed, sampler, sc.Minibatch(laws.BATCH, "with_replacement"), num_burnin=1_200, thin=6)
     assert 0.3 < run.stats["acceptance_rate"].mean() < 0.95
