@@ -130,7 +130,7 @@ OF_COUNTS = ESTIMATORS | {
 REFUSED = {
     **{
         name: (set(ESTIMATORS) - {"Full"}, InvalidValueError, "requires exact gradients")
-        for name in ("NUTS", "HMC", "MALA")
+        for name in ("NUTS", "HMC", "MALA", "ReplicaExchange")
     },
     **{
         name: (set(ESTIMATORS) - {"Taylor"}, InvalidValueError, r"use estimator=sc\.Taylor\(\)")
@@ -222,7 +222,7 @@ def test_the_covering_set_covers(names, seed):
 
 def with_step(sampler, factor):
     """The same sampler with another step size; in other coordinates that is the inner one's, of blocks all."""
-    if isinstance(sampler, sc.Preconditioned):
+    if isinstance(sampler, (sc.Preconditioned, sc.ReplicaExchange)):
         return dataclasses.replace(sampler, inner=helpers.with_step(sampler.inner, factor))
     if isinstance(sampler, sc.Blocks):
         halved = {n: with_step(s, factor) for n, s in zip(sampler.names, sampler.samplers, strict=True)}
@@ -562,7 +562,7 @@ def test_schedules_are_data_too():
 
     def sampler(start):
         bias = sc.schedules.polynomial(start, tau=10.0)
-        return sc.SGLD({"bias": bias, "weights": sc.schedules.cyclical(start, length=8)})
+        return sc.SGLD({"bias": bias, "weights": sc.schedules.cyclical(start, length=8, explore=0)})
 
     first = draw(sampler(1e-3), "Minibatch-blocks")
     with helpers.compiled() as programs:
