@@ -100,7 +100,9 @@ PLANTED = {
     ),
     "chains disagree": apart,
     "variances do not fit": lambda seed: run_of(  # half of the injected noise is taken out for nothing
-        sc.SGHMC(0.1 / CURVATURE**0.5, friction=30.0, gradient_noise=300.0 * CURVATURE**0.5), seed=seed
+        sc.SGHMC(0.1 / CURVATURE**0.5, friction=30.0, gradient_noise=300.0 * CURVATURE**0.5),
+        num_samples=20_000,
+        seed=seed,
     ),
     "prior and data disagree": lambda seed: run_of(  # the same data in units in which coefficients are large
         sc.SGLD(0.1 / (CURVATURE / 500**2 + 0.01)), data=(DATA[0] / 500, DATA[1]), seed=seed
@@ -126,7 +128,7 @@ def test_a_planted_fault_is_named_and_nothing_else(fault, seed):
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("sampler", [sc.SGLD(), sc.SGHMC(), sc.Preconditioned(sc.SGLD())])
 def test_all_well(sampler, seed):
-    found = diagnose(run_of(sampler, seed=seed))
+    found = diagnose(run_of(sampler, seed=seed, num_samples=20_000))  # with few effective draws chains may disagree
     assert found.ok and found.verdict == "all well" and not found.missing
     assert abs(found.measures["stein_inflation"]) < 0.06 + 5 * found.measures["stein_inflation_error"]
 
