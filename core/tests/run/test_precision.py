@@ -39,7 +39,9 @@ def _hurry(quick_compiler):
     """Programs of a few steps."""
 
 
-@pytest.mark.parametrize("sampler", [sc.NUTS(), sc.HMC()], ids=["NUTS", "HMC"])
+@pytest.mark.parametrize(
+    "sampler", [sc.NUTS(), sc.HMC(), sc.ReplicaExchange(sc.HMC(), (1, 4))], ids=["NUTS", "HMC", "ReplicaExchange"]
+)
 def test_trajectories_where_the_log_density_is_ten_million(sampler, seed, tmp_path):
     model, mean, sd = regression(1e-2)
     options = {"sampler": sampler, "seed": seed, "progress": False}

@@ -102,10 +102,10 @@ class Certificate:
                 f"means right within {_up(self.mean_error, 2)} sd, "
                 f"standard deviations within {_up(100 * self.sd_error, 0)} %"
             )
+        said = "; ".join((*self.troubles, *self.remarks))
         if self.ok:
-            return "; ".join((limits, *self.remarks))
-        troubles = "; ".join(self.troubles)
-        return troubles if self.mean_error is None else f"{troubles} ({limits})"
+            return f"{limits}; {said}" if said else limits
+        return said if self.mean_error is None else f"{said} ({limits})"
 
     def __str__(self) -> str:
         return self.words
@@ -164,12 +164,12 @@ def certificate_of(run: Any, table: Table | None = None) -> Certificate:
     troubles = _of_chains(run, measures, table)
     unknown = _why_not(run, troubles)
     if unknown:
-        return Certificate(None, None, tuple(troubles), unknown, measures)
+        return Certificate(None, None, tuple(troubles), unknown, measures, _remarks(run))
     try:
         means, sds = _of_scores(run, measures, table)
     except SciroccoError as reason:
         troubles += [str(reason)] if "still" in measures else []
-        return Certificate(None, None, tuple(troubles), str(reason), measures)
+        return Certificate(None, None, tuple(troubles), str(reason), measures, _remarks(run))
     names = Columns(run.named_draws()).names if run.configuration["dimension"] <= _MOST_COLUMNS else None
     limits = _limits(means, sds)
     exact = finer(run.origin.model) is run.origin.model  # otherwise its density has an error, too

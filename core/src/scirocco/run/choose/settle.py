@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from scirocco import _checks, _tree
+from scirocco import _checks
 from scirocco.run import setup
 from scirocco.run.choose import adaptation, limits, methods, set_up
 from scirocco.run.choose.decide import Again, Asked, batches_seconds, decide
 from scirocco.run.choose.measure import Measured, after, measure
 from scirocco.run.progress import in_units
 from scirocco.run.setup import Problem, Ready
+from scirocco.samplers import Trajectory
 from scirocco.samplers.preconditioned import core_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
     if ready.estimator.traits.is_exact and not request.estimator.traits.is_exact:  # rows in their own order
         problem = _composed(request, ready)
     if request.sampler.needs.trajectory and measured.rounding_by_row is not None:
-        sampler = _tree.rebuilt(ready.sampler, reference=np.asarray(ravel_pytree(ready.start.position)[0]))
+        sampler = cast(Trajectory, ready.sampler).with_settings(
+            reference=np.asarray(ravel_pytree(ready.start.position)[0])
+        )
         problem = problem._replace(parts=problem.parts._replace(sampler=sampler))
         ready = ready._replace(sampler=sampler)
     if request.sampler.needs.trajectory and measured.least_rounding > limits.LIMITS.coarse:
