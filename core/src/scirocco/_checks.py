@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, ParamSpec, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -188,6 +188,11 @@ class _Scalar(Protocol):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+
+
+def is_list(value: object) -> TypeGuard[Iterable[Any]]:
+    """Whether there are items to take from it: neither a text nor an array without axes."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and bool(getattr(value, "shape", True))
 
 
 def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:

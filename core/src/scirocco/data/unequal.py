@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scirocco import _checks
 from scirocco._tree import pytree_dataclass, static
 from scirocco.data.batching import Batch, Batching, check_batch_size, gather
 from scirocco.data.shuffle import random_order
@@ -28,7 +29,7 @@ class WeightedRows(Batching):
     @classmethod
     def from_probabilities(cls, probabilities: Any, num_rows: int, size: int) -> WeightedRows:
         """Quantise the probabilities to multiples of 2^-32 and weight by the quantised ones: unbiased to the bit."""
-        p = np.asarray(probabilities, dtype=np.float64)
+        p = _checks.numbers(probabilities, "probabilities")
         if p.shape != (num_rows,):
             raise InvalidValueError(f"`probabilities` must have one entry per row, shape ({num_rows},); got {p.shape}.")
         if not np.all(np.isfinite(p)) or np.any(p <= 0):

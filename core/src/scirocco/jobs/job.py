@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import importlib
 import inspect
@@ -289,7 +290,13 @@ def read_data(path: Path) -> Data:
 def _params(written: object, here: Path) -> Params:
     if isinstance(written, str):
         found = find(written, here)
-        return found() if callable(found) else found
+        if not callable(found):
+            return found
+        with contextlib.suppress(ValueError):  # some compiled functions have no signature
+            needed = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty]
+            if any(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in needed):
+                raise InvalidTypeError(f"`params`: {written} must be a function without arguments that are required.")
+        return found()
     try:
         if isinstance(written, dict):
             return {name: jnp.asarray(value, jnp.float32) for name, value in written.items()}

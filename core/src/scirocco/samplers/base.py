@@ -246,6 +246,19 @@ def check_fields(sampler: Sampler, automatic: bool = False) -> None:
     object.__setattr__(sampler, "temperature", _checks.as_float(sampler.temperature))
 
 
+def check_amounts(sampler: Sampler, name: str, allow_zero: bool = False) -> None:
+    """Check a field with a number, or a tree of numbers and arrays; known numbers are kept as floats."""
+    owner = type(sampler).__name__
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim and np.issubdtype(leaf.dtype, np.number):
+            return leaf
+        _checks.positive(leaf, name, owner, allow_zero=allow_zero)
+        return _checks.as_float(leaf)
+
+    object.__setattr__(sampler, name, jax.tree.map(one, getattr(sampler, name)))
+
+
 def damping_of(sampler: Sampler) -> Any:
     """The value of the friction hyper-parameter; None: not given, or there is none."""
     return getattr(sampler, sampler.known.damping) if sampler.known.damping else None

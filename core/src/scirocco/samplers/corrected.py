@@ -7,11 +7,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
-from scirocco.samplers.base import Gradient, Known, Needs, Proposer, check_fields, coefficients, is_open, select
+from scirocco.samplers.base import (
+    Gradient,
+    Known,
+    Needs,
+    Proposer,
+    check_amounts,
+    check_fields,
+    coefficients,
+    is_open,
+    select,
+)
 from scirocco.samplers.momentum import fresh_momentum
 from scirocco.samplers.scales import Scales, momentum_step
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
@@ -103,10 +112,7 @@ class SGGMC(Proposer):
         check_fields(self)
         _checks.positive(self.temperature, "temperature", "SGGMC")
         _checks.positive_int(self.length, "length")
-        for leaf in jax.tree.leaves(self.friction):
-            if not np.shape(leaf):
-                _checks.positive(leaf, "friction", "SGGMC")
-        object.__setattr__(self, "friction", jax.tree.map(_checks.as_float, self.friction))
+        check_amounts(self, "friction")
 
     @property
     def needs(self) -> Needs:

@@ -12,7 +12,7 @@ import numpy as np
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.samplers import schedules
-from scirocco.samplers.base import Gradient, Known, coefficients, is_open
+from scirocco.samplers.base import Gradient, Known, check_amounts, coefficients, is_open
 from scirocco.samplers.momentum import (
     MomentumSampler,
     check_damping,
@@ -95,9 +95,6 @@ class SGHMC(_Hamiltonian):
         check_momentum_fields(self)
         if self.resample_every is not None:
             _checks.positive_int(self.resample_every, "resample_every")
-        for leaf in jax.tree.leaves(self.gradient_noise):
-            if not np.shape(leaf):
-                _checks.positive(leaf, "gradient_noise", "SGHMC", allow_zero=True)
 
     @classmethod
     def from_r(cls, stepsize: PyTree, alpha: ArrayLike = 0.01, num_leapfrog: int = 5) -> SGHMC:
@@ -206,11 +203,7 @@ class BAOAB(_Hamiltonian):
 
     def __post_init__(self) -> None:
         check_momentum_fields(self)
-        for leaf in jax.tree.leaves(self.heating):
-            if not np.shape(leaf):
-                _checks.positive(leaf, "heating", "BAOAB", allow_zero=True)
-        if isinstance(self.heating, int):
-            object.__setattr__(self, "heating", float(self.heating))
+        check_amounts(self, "heating", allow_zero=True)
 
     def resolve(self, scales: Scales, params: Params) -> BAOAB:
         """Fill in step size and friction; in round coordinates together, with the heating that they bring."""

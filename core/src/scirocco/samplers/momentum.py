@@ -11,7 +11,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Known, Mover, check_fields, coefficients, damping_of, is_open
+from scirocco.samplers.base import Known, Mover, check_amounts, check_fields, coefficients, damping_of, is_open
 from scirocco.samplers.scales import MARGIN, Excess, Scales, momentum_step, reshuffling_spectrum
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
 
@@ -90,14 +90,8 @@ class MomentumSampler(Mover):
 def check_momentum_fields(sampler: MomentumSampler) -> None:
     """Check and normalise step size, friction or diffusion, and temperature."""
     check_fields(sampler, automatic=True)
-    damping, value, owner = sampler.damping, damping_of(sampler), type(sampler).__name__
-    for leaf in jax.tree.leaves(value):
-        if not np.shape(leaf):
-            _checks.positive(leaf, damping, owner)
-    if isinstance(value, (int, float)):
-        object.__setattr__(sampler, damping, float(value))
-    if isinstance(sampler.gradient_noise, int):
-        object.__setattr__(sampler, "gradient_noise", float(sampler.gradient_noise))
+    check_amounts(sampler, sampler.damping)
+    check_amounts(sampler, "gradient_noise", allow_zero=True)
 
 
 def is_due(number: Array, every: int) -> Array:

@@ -115,6 +115,8 @@ class Recipe(Mover):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
+        if not isinstance(self.name, str):
+            raise InvalidTypeError(f"`name` must be a string, got {self.name!r}.")
         put(self, "step_size", schedules.normalise(self.step_size, self.name))
         put(self, "auxiliaries", normal_auxiliaries(self.auxiliaries, self.name))
         put(self, "diffusion", normal_matrix(self.diffusion, "diffusion", self._names, False))

@@ -12,7 +12,7 @@ from jax.scipy.special import log_ndtr, ndtr
 
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass
-from scirocco.samplers.base import Gradient, Known, Mover, check_fields, coefficients, is_open
+from scirocco.samplers.base import Gradient, Known, Mover, check_amounts, check_fields, coefficients, is_open
 from scirocco.samplers.langevin import LangevinState
 from scirocco.samplers.scales import Excess, Scales, langevin_step, largest
 from scirocco.types import Array, ArrayLike, Key, Params, PyTree
@@ -92,11 +92,7 @@ class SGBarker(_Robust):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for leaf in jax.tree.leaves(self.gradient_noise):
-            if not np.shape(leaf):
-                _checks.positive(leaf, "gradient_noise", "SGBarker", allow_zero=True)
-        if isinstance(self.gradient_noise, int):
-            object.__setattr__(self, "gradient_noise", float(self.gradient_noise))
+        check_amounts(self, "gradient_noise", allow_zero=True)
 
     @property
     def known(self) -> Known:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scirocco.cli._common import drawn_so_far, print_wrapped, say, width
 from scirocco.cli._models import Opened, Shown
+from scirocco.diagnostics.chains import largest_r_hat
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from scirocco_latent.lda.describing import Topic, TopicComparison, Word
 
 _BAR = 30  # characters of the picture of an interval
-_AGREED = 1.1  # R-hat
 
 
 def shown_topics(
@@ -67,10 +67,11 @@ def print_overview(opened: Opened, topics: Sequence[Topic]) -> None:
     title = f"{some}, {drawn_so_far(opened.run.num_chains, opened.run.num_draws, opened.run.status)}"
     heading = f"word: weight in % ({100 * interval:g} % interval)"
     print_table(title, [*columns, heading], rows, right=tuple(range(len(columns))))
-    apart = sum(topic.rhat is not None and topic.rhat > _AGREED for topic in topics)
+    limit = largest_r_hat(opened.run.num_draws, loose=True)
+    apart = sum(topic.rhat is not None and topic.rhat > limit for topic in topics)
     if apart:
         advice = (
-            f"R-hat is above {_AGREED} in {apart} of these {len(topics)} topics: there the chains disagree, and "
+            f"R-hat is above {limit:.2g} in {apart} of these {len(topics)} topics: there the chains disagree, and "
             "the intervals cover the results of all of them. Longer chains (--epochs) or fewer topics may help."
         )
         print_wrapped(advice)

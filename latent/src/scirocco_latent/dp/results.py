@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from scirocco import _checks
 from scirocco.data.values import Frame, Sparse, as_numpy
 from scirocco.diagnostics.intervals import central, check_draws, tails_of, widest
-from scirocco.errors import InvalidValueError
+from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core.model import FittedModel, not_fitted
 from scirocco.run.encoding import decode, encode
 from scirocco.run.result import Run
@@ -347,9 +348,12 @@ def column_names(X: Table, width: int | None, names: Sequence[object] | None = N
         names = list(X.columns)
     if names is None:
         return None
-    if width is not None and len(names) != width:
-        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(names):,}.")
-    return [str(name) for name in names]
+    if not _checks.is_list(names):
+        raise InvalidTypeError(f"`names` must be a list with one name per column, got {names!r}.")
+    listed = [str(name) for name in names]
+    if width is not None and len(listed) != width:
+        raise InvalidValueError(f"`names` must have one name per column ({width:,}), got {len(listed):,}.")
+    return listed
 
 
 def reference_rows(rows: Rows) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from scirocco_latent.graph.inputs import GraphLike as GraphLike
 from scirocco_latent.graph.inputs import Raw, raw_edges
 
 _MOST_WEIGHT = 2**31  # sums of weights must fit in 64 bits
+_MOST_NODES = 2**31 - 1  # their numbers are 32-bit integers
 
 
 class EdgeGraph(NamedTuple):
@@ -91,7 +92,9 @@ def joined(first: EdgeGraph, second: EdgeGraph) -> EdgeGraph:
 
 def _given_nodes(nodes: Any) -> list[Any]:
     if isinstance(nodes, (int, np.integer)) and not isinstance(nodes, bool):
-        return list(range(_checks.positive_int(nodes, "nodes")))
+        if _checks.positive_int(nodes, "nodes") > _MOST_NODES:
+            raise InvalidValueError(f"`nodes` must be at most {_MOST_NODES:,}, got {nodes:,}.")
+        return list(range(int(nodes)))
     names = as_numpy(nodes, "`nodes`")
     if names.ndim != 1:
         raise InvalidValueError(f"`nodes` must be a number, or a list of names, got the shape {names.shape}.")

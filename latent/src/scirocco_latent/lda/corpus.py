@@ -224,10 +224,7 @@ def _from_matrix(X: object, num_words: int | None, may_be_empty: bool) -> Corpus
             f"a matrix of counts must be documents × words, got shape {held.shape}. Reshape your data: a single "
             "document is X.reshape(1, -1)."
         )
-    if held.dtype == object and sparse.issparse(X):
-        held = held.copy()
-        held.data = numbers(held.data[:, None], None)[:, 0]
-    elif held.dtype == object:
+    if held.dtype == object and not sparse.issparse(X):
         held = numbers(held, None)
     if held.dtype.kind not in "fiub":
         raise InvalidTypeError(f"word counts must be numbers, got dtype {held.dtype}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -246,7 +245,7 @@ def shortened_growth(growth: Growth, most_steps: float, batch_size: int) -> Grow
 
 def check_growth(given: object, num_documents: int) -> Growth:
     """Check the stages passed by the user."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if not _checks.is_list(given):
         raise InvalidTypeError(
             '`growth` must be "auto", None or pairs (documents, passes) such as [(1000, 60), (4000, 15)]; '
             f"got {given!r}."

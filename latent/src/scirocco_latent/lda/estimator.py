@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco.models._core.chain import HostChains
-from scirocco.models._core.device import HOST
+from scirocco.models._core.device import DEVICES, HOST
 from scirocco.models._core.length import AskedDraws
 from scirocco.models._core.model import StepSize
 from scirocco.models._core.program import FitOptions
@@ -242,7 +242,8 @@ class LDA(Incremental):
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
         corpus = self._documents(X, vocabulary, former, column, encoding)
         changes = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
-        if self.device == "auto" and options.get("resume") and _is_on_host(options.get("store")):
+        on_device = _checks.choice(self.device, "device", DEVICES)
+        if on_device == "auto" and options.get("resume") is True and _is_on_host(options.get("store")):
             changes["device"] = HOST  # as the stored chains, even if there is an accelerator now
         changes |= {} if former is None else {"growth": None}
         if isinstance(labels, str):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from scirocco.errors import DivergenceError
+from scirocco.simplex.tables import reflected
 from scirocco_latent.lda.topics import Arrays, Topics, normalised
 
 Array = np.ndarray
@@ -82,15 +83,9 @@ class SGRLDTopics(ExpandedMean):
 
     def update(self, words: Array, counts: Array, scale: float, time: float, seed: tuple[int, int]) -> None:
         """One step of all words."""
-        step, theta = np.float32(time), self.theta
-        change = self.beta - theta * self._pull(counts, scale)
-        change[words] += np.float32(scale) * counts
-        change *= step
-        noise = normals(seed, theta.shape)
-        noise *= np.sqrt(2.0 * step * theta)
-        change += noise
-        change += theta
-        self.theta = np.abs(change, out=change)
+        drift = self.beta - self.theta * self._pull(counts, scale)
+        drift[words] += np.float32(scale) * counts
+        self.theta = reflected(np)(self.theta, drift, np.float32(time), normals(seed, self.theta.shape))
 
 
 class SGLDTopics(ExpandedMean):

@@ -98,7 +98,7 @@ def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | N
         words = _by_id(ids)
     elif isinstance(vocabulary, Mapping):
         words = _by_id(vocabulary)
-    elif isinstance(vocabulary, Iterable):
+    elif _checks.is_list(vocabulary):
         words = tuple(vocabulary)
     else:
         raise InvalidTypeError(

@@ -192,7 +192,7 @@ def _sampler(given: dict[str, Any], size: Size) -> str:
     sampler = _checks.choice(given["sampler"], "sampler", SAMPLERS)
     if sampler != "auto":
         return sampler
-    remembers = given["memory"] != "none" and not size.streamed
+    remembers = _checks.choice(given["memory"], "memory", MEMORIES) != "none" and not size.streamed
     return "gibbs" if remembers else "scir"
 
 

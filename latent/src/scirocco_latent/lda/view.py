@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco.diagnostics.chains import largest_r_hat
 from scirocco.drawing import svg
 from scirocco.drawing.charts import scores, sparks
 from scirocco.drawing.markup import Html, Section, choice, interval_cell, join, number, paragraph, search, sortable, tag
@@ -23,7 +24,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _NUM_WORDS, _INTERVAL, _MOST_TOPICS = 12, 0.9, 300  # words of a topic, probability of intervals, most topics
 _EXTREMES = 20  # words in the tables of certain and uncertain ones
-_AGREED = 1.1  # largest R-hat of chains that agree
 _TRACED, _MOST_LINES = 6, 3_000
 """Number of words per topic with traces, and of lines in total: each takes about half a kilobyte."""
 _MUCH = 300_000_000  # logarithms that take too long
@@ -169,7 +169,8 @@ def _browser(listed: list[Topic], draws: Array, level: float, names: Sequence[st
         "between topics, Enter opens one."
     )
     deck = tag("div", *cards, id="topics", class_="cards")
-    parts = [paragraph(words), paragraph(_agreement(listed)), paragraph(keys, class_="note"), controls, deck]
+    agreed = _agreement(listed, largest_r_hat(draws.shape[1], loose=True))
+    parts = [paragraph(words), paragraph(agreed), paragraph(keys, class_="note"), controls, deck]
     return Section("topic-browser", "Topics", join(parts))
 
 
@@ -181,16 +182,16 @@ def _orders(first: Topic) -> list[tuple[str, str]]:
     return orders if first.rhat is None else [*orders, ("rhat down", "R-hat, worst first")]
 
 
-def _agreement(listed: list[Topic]) -> str:
+def _agreement(listed: list[Topic], limit: float) -> str:
     """A sentence about whether the chains have found the same topics."""
     found = [topic.rhat for topic in listed if topic.rhat is not None]
     if not found:
         return "Agreement of the chains cannot be tested: it requires two chains with four draws each."
-    apart = sum(value > _AGREED for value in found)
+    apart = sum(value > limit for value in found)
     if not apart:
-        return f"The chains have found the same topics: R-hat of every topic is below {_AGREED}."
+        return f"The chains have found the same topics: R-hat of every topic is below {limit:.2g}."
     return (
-        f"R-hat is above {_AGREED} for {apart} of {len(found)} topics: there the chains have found different topics, "
+        f"R-hat is above {limit:.2g} for {apart} of {len(found)} topics: there the chains have found different topics, "
         "or have not run long enough, and the intervals are unreliable."
     )
 

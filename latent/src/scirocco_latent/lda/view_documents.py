@@ -44,7 +44,7 @@ def read(model: LDA, documents: Any, groups: Any = None, column: str | None = No
 
     if isinstance(documents, (str, os.PathLike)):
         documents = Path(documents).expanduser()
-    corpus = model._read(documents, column, encoding)
+    corpus = model._read(documents, column, encoding, may_be_empty=True)
     shares = np.asarray(model.transform(corpus), np.float64)
     has_texts = isinstance(documents, Path | Frame | Sequence | np.ndarray)
     found = as_texts(documents, column, encoding) if has_texts else None

@@ -108,6 +108,10 @@ def _parse(content: dict[str, Any]) -> Header:
         entry["row_shape"] = tuple(int(size) for size in entry["row_shape"])
         entry["columns"] = tuple(entry.get("columns", ()))
         arrays[name] = ArrayEntry(**entry)
+        if not all(isinstance(value, int) for value in (arrays[name].rows, arrays[name].bytes)):
+            raise TypeError(f"`rows` and `bytes` of {name!r} must be whole numbers")
+        if not all(isinstance(column, str) for column in arrays[name].columns):
+            raise TypeError(f"the names of columns of {name!r} must be strings")
         if Path(arrays[name].file).name != arrays[name].file:
             raise ValueError(f"{arrays[name].file!r} is not a plain file name")
         if np.dtype(arrays[name].dtype).kind not in "fiub":

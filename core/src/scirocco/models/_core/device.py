@@ -7,7 +7,7 @@ from scirocco.errors import InvalidValueError
 
 HOST = "cpu"
 """The device of compiled kernels; array programs have "jax:" and the name of JAX's backend."""
-_DEVICES = ("auto", HOST, "gpu", "jax")
+DEVICES = ("auto", HOST, "gpu", "jax")
 
 
 def resolve(wanted: str, able: bool, requires: str, worthwhile: bool = True) -> str:
@@ -25,7 +25,7 @@ def resolve(wanted: str, able: bool, requires: str, worthwhile: bool = True) -> 
     worthwhile
         Whether an accelerator is faster.
     """
-    _checks.choice(wanted, "device", _DEVICES)
+    _checks.choice(wanted, "device", DEVICES)
     if wanted == HOST or (wanted == "auto" and not (able and worthwhile)):
         return HOST
     import jax
