@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeGuard, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeGuard, TypeVar, cast, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         for name in flags:
             _checks.flag(getattr(self, name), name, cls.__name__)
 
-    cls.__init__ = _checks.known_arguments(init, cls.__name__)  # type: ignore[method-assign]
+    cls.__init__ = _checks.known_arguments(cast(Any, init), cls.__name__)  # type: ignore[method-assign]
     meta = [field.name for field in fields if field.metadata.get("static")]
     data = [field.name for field in fields if not field.metadata.get("static")]
 
