@@ -12,9 +12,9 @@ import jax
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco._programs import available_cores
 from scirocco._version import __version__
 from scirocco.cluster.waits import WAITS
-from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 if TYPE_CHECKING:

@@ -167,5 +167,6 @@ def _print_blocks(opened: Opened, table: Any) -> None:
 
 def _number(model: Any) -> int | None:
     """The number of blocks or communities in the arguments."""
-    found: int | None = getattr(model, "num_blocks", None) or getattr(model, "num_communities", None)
+    settings = model.get_params()
+    found: int | None = settings.get("num_blocks") or settings.get("num_communities")
     return found
