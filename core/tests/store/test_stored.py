@@ -7,7 +7,7 @@ import pytest
 
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.store import Store, Variable, open_stored
-from scirocco.store.sizes import STORING
+from scirocco.store.files import STORING
 
 pytestmark = pytest.mark.unit
 
