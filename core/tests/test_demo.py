@@ -72,7 +72,7 @@ def test_models_have_a_line_each_and_those_that_are_missing_say_what_to_install(
         raise MissingExtraError("Install it.", name="latent")
 
     shown = demo.MODELS
-    made = (demo.Shown("model.fit()", lambda rng: f"found {rng.integers(9)}"), demo.Shown("other", missing))
+    made = (demo.ShownModel("model.fit()", lambda rng: f"found {rng.integers(9)}"), demo.ShownModel("other", missing))
     demo.show_models(3, made)
     lines = capsys.readouterr().out.splitlines()
     found = f"    found {np.random.default_rng(3).integers(9)}  (0 s)"

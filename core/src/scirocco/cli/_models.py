@@ -169,7 +169,7 @@ class Shown(NamedTuple):
         print_json(self.values) if as_json else self.table()
 
 
-class Predicted(NamedTuple):
+class PredictedTable(NamedTuple):
     """What `predict` writes."""
 
     table: Any

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from scirocco._checks import did_you_mean
 from scirocco.cli import _common
 from scirocco.cli._common import typer
-from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, own_command, shown_of
+from scirocco.cli._models import Fitting, Opened, PredictedTable, Shown, chosen, fit_command, own_command, shown_of
 from scirocco.errors import InvalidValueError
 from scirocco.models._core.registry import MODELS, model_class
 
@@ -172,7 +172,7 @@ def predict(
     interval: Annotated[float, _common.INTERVAL] = 0.9,
     column: Annotated[str | None, COLUMN] = None,
     times: Annotated[str | None, TIMES] = None,
-) -> Predicted:
+) -> PredictedTable:
     """Write the predictions of a model for each row of a table, pair of nodes or document, to a CSV file.
 
     Example: scirocco predict run table.csv --out predictions.csv
@@ -184,7 +184,7 @@ def predict(
     name, model = type(opened.model).__name__, opened.model
     own = own_command(name, "predicted")
     if own is not None:
-        found: Predicted = own(opened, data, **chosen(columns=columns))
+        found: PredictedTable = own(opened, data, **chosen(columns=columns))
         return found
     if name not in MODELS:
         raise InvalidValueError(f"{opened.path} is a run, not a fitted model: it has no predictions.")
@@ -197,7 +197,7 @@ def predict(
     import pandas
 
     table = pandas.DataFrame(parts)
-    return Predicted(table, {"num_rows": len(table)}, _common.counted(len(table), "row"))
+    return PredictedTable(table, {"num_rows": len(table)}, _common.counted(len(table), "row"))
 
 
 def _of_rows(model: Any, table: Any, interval: float) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class SaysIfDense(Summed, Protocol):
 
 
 @runtime_checkable
-class Counted(Summed, Protocol):
+class SaysHowMany(Summed, Protocol):
     """A summand that says how many numbers the value of a row takes."""
 
     def numbers_per_row(self, position: Params) -> int:
@@ -79,7 +79,7 @@ class Counted(Summed, Protocol):
 
 
 @runtime_checkable
-class OfSummand(Protocol):
+class SummandOfSummand(Protocol):
     """A summand made from another one."""
 
     @property
@@ -88,7 +88,7 @@ class OfSummand(Protocol):
 
 
 @runtime_checkable
-class OfModel(Protocol):
+class SummandOfModel(Protocol):
     """The summand of a model."""
 
     @property
@@ -115,7 +115,7 @@ def full_sum(
     if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
-    if isinstance(summand, Counted):
+    if isinstance(summand, SaysHowMany):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, summand.numbers_per_row(position))))
     steps = -(-num_rows // chunk)
     weighted = num_rows % chunk != 0
@@ -149,8 +149,8 @@ def _plain_sum(summand: Summed, position: Params, data: Data, num_rows: int, chu
 
 def _row_cost(summand: Summed, data: Data) -> float:
     """The cost of a row of the model of a summand, see `model.Facts`."""
-    inner = summand.summand if isinstance(summand, OfSummand) else summand
-    if not isinstance(inner, OfModel):
+    inner = summand.summand if isinstance(summand, SummandOfSummand) else summand
+    if not isinstance(inner, SummandOfModel):
         return 1.0
     spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
     return float(inner.model.facts.row_cost(spec))

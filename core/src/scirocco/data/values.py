@@ -42,8 +42,8 @@ class Frame(Series, Protocol):
 
 
 @runtime_checkable
-class ArrowTable(Protocol):
-    """A table of Arrow."""
+class NamedColumns(Protocol):
+    """A table of Arrow, or another with `column_names`."""
 
     @property
     def column_names(self) -> Sequence[str]:
@@ -138,7 +138,7 @@ def missing(value: object) -> bool:
 def named_columns(table: Any) -> dict[str, Any] | None:
     """The columns of a table of pandas, polars or Arrow by name; None if it is something else or has no names."""
     names: Sequence[Any] | None = None
-    if isinstance(table, ArrowTable):
+    if isinstance(table, NamedColumns):
         names = table.column_names
     elif isinstance(table, Frame):
         names = list(table.columns)

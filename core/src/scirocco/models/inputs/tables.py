@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco import _checks
-from scirocco.data.values import ArrowTable, Frame, Series, Sparse, as_csr, as_numpy, missing
+from scirocco.data.values import Frame, NamedColumns, Series, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 CONSTANT = ("refuse", "keep")
@@ -119,7 +119,7 @@ def _table(X: TableLike, who: str, levels: Mapping[str, list[object]]) -> tuple[
         if levels and names is not None:
             indicators = {name: [f"{name}[{level}]" for level in some[1:]] for name, some in levels.items()}
             names = tuple(new for name in names for new in indicators.get(name, [name]))
-    elif isinstance(X, ArrowTable):
+    elif isinstance(X, NamedColumns):
         names = tuple(X.column_names)
         _refuse_twins(list(names), who)
         array = _by_column(X, names, names, {})
