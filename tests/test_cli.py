@@ -39,9 +39,11 @@ def fake(monkeypatch):
 
         return Experiment(name, f"A {name} one", "nowhere", run)
 
-    table = {name: make(name, name == "good") for name in ("good", "bad")}
-    monkeypatch.setattr(scirocco_papers, "ALL", table)
-    return table
+    for name in list(scirocco_papers.ALL):
+        monkeypatch.delitem(scirocco_papers.ALL, name)
+    for name in ("good", "bad"):
+        monkeypatch.setitem(scirocco_papers.ALL, name, make(name, name == "good"))
+    return scirocco_papers.ALL
 
 
 def test_list():

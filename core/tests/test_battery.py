@@ -269,16 +269,16 @@ def estimate(scheme, model, parts, *arguments, index=0):
 def compiled_by_halves(parts):
     """Outside `jit`, what the sampler does and what the estimator does are programs that all pairs share."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(parts.scheme), "evaluate", estimate)
-        patch.setattr(type(parts.batching), "plan", program(type(parts.batching).plan))
-        kind = type(parts.sampler)
+        kind, of_rows = type(parts.sampler), type(parts.batching)
+        replaced = [(type(parts.scheme), "evaluate", estimate), (of_rows, "plan", program(of_rows.plan))]
         for name in ("init", "noise", "stats", "step"):
             static = (1, 6) if kind is sc.Blocks and name == "step" else ()
             if name != "step" or not isinstance(parts.sampler, Trajectory | Events):  # whose steps take functions
-                patch.setattr(kind, name, program(getattr(kind, name), static))
-        patch.setattr(_tree, "normal", visible_normal)
+                replaced.append((kind, name, program(getattr(kind, name), static)))
         if isinstance(parts.sampler, Proposer):
-            patch.setattr(kind, "accept", program(kind.accept))
+            replaced.append((kind, "accept", program(kind.accept)))
+        for owner, name, value in (*replaced, (_tree, "normal", visible_normal)):
+            patch.setattr(owner, name, value)
         yield
 
 

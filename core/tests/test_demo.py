@@ -1,13 +1,12 @@
 """The demo with fewer rows, its numbers checked against the exact mode."""
 
 import re
-import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from report.reading import made_run
 from scirocco import demo
 from scirocco.demo import NUM_FEATURES, PRIOR_VARIANCE, make_problem
 from scirocco.errors import MissingExtraError
@@ -73,7 +72,7 @@ def test_models_have_a_line_each_and_those_that_are_missing_say_what_to_install(
         raise MissingExtraError("Install it.", name="latent")
 
     shown = demo.MODELS
-    made = (demo.Shown("model.fit()", lambda rng: f"found {rng.integers(9)}"), demo.Shown("other", missing))
+    made = (demo.ShownModel("model.fit()", lambda rng: f"found {rng.integers(9)}"), demo.ShownModel("other", missing))
     demo.show_models(3, made)
     lines = capsys.readouterr().out.splitlines()
     found = f"    found {np.random.default_rng(3).integers(9)}  (0 s)"
@@ -90,28 +89,30 @@ def test_the_formula_of_the_demonstration_finds_what_the_data_have(seed):
 
 
 @pytest.fixture
-def a_page(monkeypatch):
-    """Any file in place of the report."""
-    monkeypatch.setattr(demo.report, "write", lambda run, path: Path(shutil.copy(__file__, path)))
+def made():
+    """A problem, and a run of few draws."""
+    problem = make_problem(100, seed=0)
+    draws = np.random.default_rng(0).normal(size=(2, 50, NUM_FEATURES)).astype(np.float32)
+    return made_run({"beta": draws}), problem
 
 
-@pytest.mark.usefixtures("a_page")
-def test_without_matplotlib_only_the_figure_is_missing(tmp_path, capsys, monkeypatch):
+def test_without_matplotlib_only_the_figure_is_missing(made, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page, picture = demo.save(None, None, tmp_path)
+    page, picture = demo.save(*made, tmp_path)
     assert picture is None and [path.name for path in tmp_path.iterdir()] == [page.name] == ["demo.html"]
     shown = capsys.readouterr().out
     assert "no figure" in shown and "pip install matplotlib" in shown
 
 
-@pytest.mark.usefixtures("a_page")
-def test_ctrl_c_while_it_is_saved_leaves_nothing(tmp_path, monkeypatch):
-    def pressed(*words):
-        raise KeyboardInterrupt
+def test_ctrl_c_while_it_is_saved_leaves_nothing(made, tmp_path):
+    """When the page is written and the figure is drawn."""
 
-    monkeypatch.setattr(demo, "save_figure", pressed)
+    class Pressed:
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        demo.save(None, None, tmp_path)
+        demo.save(made[0], Pressed(), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -14,11 +14,12 @@ from scipy import sparse
 pytest.importorskip("numba", reason="topic models need numba (the extra `compiled`)")
 
 from scirocco import cli
+from scirocco.cli._models import Opened
 from scirocco.models import LDA
 from scirocco_latent.commands.topics import escaped
-from scirocco_latent.commands.topics_tables import bar
+from scirocco_latent.commands.topics_tables import bar, print_overview
 from scirocco_latent.lda import embedded
-from scirocco_latent.lda.describing import Word
+from scirocco_latent.lda.describing import Word, summarise
 from scirocco_latent.lda.sizes import FITTING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -272,12 +273,19 @@ def test_wrong_word_list_and_empty_documents(capsys, tmp_path):
 # -- show -------------------------------------------------------------------------------------------------------------
 
 
-def test_show(run, capsys, monkeypatch):
+def test_show(run, capsys):
     status, out, _ = call(capsys, "show", run, "--words", "3")
     assert status == 0 and "2 topics, 2 chains with 54 draws" in out and "R-hat" in out
     assert any(word in out for word in FIRST) and any(word in out for word in SECOND)
-    monkeypatch.setattr("scirocco_latent.commands.topics_tables._AGREED", 0.0)
-    assert "R-hat is above 0.0 in 2 of these 2 topics" in call(capsys, "show", run)[1]
+    assert "the chains disagree" not in out
+
+
+def test_topics_whose_chains_disagree_are_counted(run, capsys):
+    model = LDA.load(run)
+    topics = [topic._replace(rhat=rhat) for topic, rhat in zip(summarise(model, 3, 0.9), (1.0, 3.5), strict=True)]
+    print_overview(Opened(run, model, model.run_, 0.9), topics)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"R-hat is above 1\.\d+ in 1 of these 2 topics: there the chains disagree", shown)
 
 
 def test_show_for_programs(run, capsys):

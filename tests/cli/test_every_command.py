@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -33,14 +34,13 @@ def leaves(group=None, path=""):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A demonstration and an experiment that take no time (they have tests of their own)."""
-    from scirocco import demo
 
     def run(settings):
         return Outcome([Claim("holds", "1", "is 1", True)], {}, lambda figure: None)
 
-    monkeypatch.setattr(scirocco_papers, "ALL", {"good": Experiment("good", "A good one", "nowhere", run)})
-    monkeypatch.setattr(demo, "run_demo", _demo)
-    monkeypatch.setattr(demo, "show_models", lambda seed: None)
+    monkeypatch.setitem(scirocco_papers.ALL, "good", Experiment("good", "A good one", "nowhere", run))
+    small_demo = types.SimpleNamespace(run_demo=_demo, show_models=lambda seed: None)
+    monkeypatch.setitem(sys.modules, "scirocco.demo", small_demo)
 
 
 def _demo(out, seed, *, open_page):

@@ -1,5 +1,6 @@
 """`scirocco diagnose`, `report` and `cite`: what reaches the library, and what is printed."""
 
+import difflib
 import json
 import sys
 import types
@@ -147,8 +148,8 @@ def test_ctrl_c_before_a_command_listens(monkeypatch, say):
     def pressed(*words, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scirocco.cli.citing.find", pressed)
-    status, out, err = say("cite", "SGLD")
+    monkeypatch.setattr(difflib, "get_close_matches", pressed)
+    status, out, err = say("cite", "SGLB")
     assert (status, out, err) == (130, "", "scirocco: interrupted.\n")
 
 

@@ -1,7 +1,9 @@
 """`scirocco watch`: what it reads from a run folder, and how it is shown."""
 
+import contextlib
 import io
 import math
+import signal
 import sys
 
 import jax.numpy as jnp
@@ -106,11 +108,25 @@ def test_lines_follow_a_run_to_its_end(tmp_path, capsys, monkeypatch):
     assert "complete 100 %, 200 of 200 draws, ESS" in third
 
 
-@pytest.mark.parametrize(("status", "expected"), [("stopped", 0), ("interrupted", 1), ("killed", 1)])
-def test_exit_status_tells_how_it_ended(status, expected, monkeypatch, say, tmp_path):
-    monkeypatch.setattr("scirocco.cli.watching.follow", lambda *words, **options: status)
-    assert say("watch", tmp_path)[0] == expected
-    assert say("watch", tmp_path, "--once")[0] == 0
+def press(report):
+    signal.raise_signal(signal.SIGINT)
+
+
+def fail(report):
+    raise RuntimeError("a bug of the user's")
+
+
+@pytest.mark.filterwarnings("ignore:interrupted")
+@pytest.mark.parametrize(
+    ("status", "callback", "expected"),
+    [("stopped", lambda report: report.stop(), 0), ("interrupted", press, 1), ("killed", fail, 1)],
+)
+def test_exit_status_tells_how_it_ended(status, callback, expected, say, tmp_path):
+    with contextlib.suppress(RuntimeError):
+        draw(tmp_path / "run", [callback], num_samples=20_000)
+    assert read_state(tmp_path / "run").status == status
+    assert say("watch", tmp_path / "run")[0] == expected
+    assert say("watch", tmp_path / "run", "--once")[0] == 0
 
 
 def test_a_picture_for_terminals(tmp_path, monkeypatch):

@@ -155,7 +155,7 @@ class _Process:
 
 
 _process = _Process()
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_process.after_fork)
 
 
@@ -183,16 +183,26 @@ def is_number(value: object) -> bool:
 
 
 @runtime_checkable
-class _Scalar(Protocol):
-    """An array of NumPy or JAX, or a tracer."""
+class _Shaped(Protocol):
+    """What has a shape."""
 
     shape: tuple[int, ...]
+
+
+@runtime_checkable
+class _Scalar(_Shaped, Protocol):
+    """An array of NumPy or JAX, or a tracer."""
+
     dtype: np.dtype
+
+
+def _has_no_axes(value: object) -> bool:
+    return isinstance(value, _Shaped) and not value.shape
 
 
 def is_list(value: object) -> TypeGuard[Iterable[Any]]:
     """Whether there are items to take from it: neither a text nor an array without axes."""
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and bool(getattr(value, "shape", True))
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and not _has_no_axes(value)
 
 
 def numbers(values: npt.ArrayLike, name: str) -> np.ndarray:
@@ -268,7 +278,7 @@ def path(value: object, name: str) -> Path:
         file = next(parent for parent in found.parents if parent.exists())
         raise InvalidValueError(f"`{name}` is {str(value)!r}, but {file} is a file, not a folder.") from None
     except (OSError, ValueError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidValueError(f"`{name}` cannot be the path {str(value)[:80]!r}: {why}.") from error
     return found
 

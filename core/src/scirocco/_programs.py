@@ -17,6 +17,7 @@ import hashlib
 import os
 import platform
 import stat
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -93,12 +94,20 @@ def keep() -> str | None:
     return str(folder)
 
 
+def available_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS and Windows do not say
+        return os.cpu_count() or 1
+
+
 def compile_ahead(programs: Iterable[tuple[Program, tuple[Any, ...]]]) -> None:
     """Compile programs for these arguments in other threads; a call of one that is not ready waits for it.
 
     Several programs are then compiled at once: a set-up needs a dozen, one after the other.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = available_cores()
     if cores == 1:
         return
     pool = ThreadPoolExecutor(cores, thread_name_prefix="compile")
@@ -222,8 +231,10 @@ def accepted(options: tuple[tuple[str, Any], ...], flags: str) -> dict[str, Any]
 
 def _is_own(folder: Path) -> bool:
     """Whether nobody else can have put a program into a folder."""
+    if sys.platform == "win32":
+        return True
     status = folder.stat()
-    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH)
+    return status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH
 
 
 def _sweep(folder: Path) -> None:

@@ -31,6 +31,11 @@ def is_array(value: object) -> bool:
     return hasattr(value, "shape")
 
 
+def dtype_of(value: object) -> np.dtype | None:
+    """The dtype of an array, or of anything that has one; None of other objects."""
+    return getattr(value, "dtype", None)
+
+
 def is_named_tuple(value: Any) -> TypeGuard[NamedTuple]:
     """Whether it is a tuple with named fields, which is a structure and not a list."""
     return isinstance(value, tuple) and hasattr(value, "_fields")
@@ -41,9 +46,9 @@ def fields_of(node: Any) -> dict[str, Any]:
     return {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
 
 
-def name_of(function: object) -> str:
-    """The name of a function; its repr if it has none (a partial, a callable object)."""
-    return str(getattr(function, "__name__", repr(function)))
+def name_of(function: object, otherwise: str | None = None) -> str:
+    """The name of a function; of what has none (a partial, a callable object) its repr, or another word."""
+    return str(getattr(function, "__name__", repr(function) if otherwise is None else otherwise))
 
 
 def static(*, default: Any = dataclasses.MISSING) -> Any:
@@ -107,8 +112,11 @@ def cited(phrase: str, keys: str) -> Callable[[T], T]:
 
 def rebuilt(node: T, **fields: Any) -> T:
     """A copy of a pytree dataclass with other fields, made without its constructor: fields may be tracers or stacks."""
-    copy = object.__new__(type(node))
-    for name, value in fields_of(node).items():
+    known, copy = fields_of(node), object.__new__(type(node))
+    unknown = sorted(fields.keys() - known.keys())
+    if unknown:
+        raise TypeError(f"{type(node).__name__} has no fields {unknown}; it has {sorted(known)}.")
+    for name, value in known.items():
         object.__setattr__(copy, name, fields.get(name, value))
     return copy
 

@@ -154,7 +154,7 @@ def save(run: Run, problem: DemoProblem, out_dir: Path) -> tuple[Path, Path | No
     return page, pictures[0] if pictures else None
 
 
-class Shown(NamedTuple):
+class ShownModel(NamedTuple):
     """A model that is shown."""
 
     line: str
@@ -194,13 +194,13 @@ def fit_network(rng: np.random.Generator) -> str:
 
 
 MODELS = (
-    Shown('sc.models.LinearRegression.from_formula("sales ~ price * weekend", table)', fit_formula),
-    Shown("sc.models.LDA(2).fit(texts)", fit_texts),
-    Shown("sc.models.StochasticBlockModel().fit(edges)", fit_network),
+    ShownModel('sc.models.LinearRegression.from_formula("sales ~ price * weekend", table)', fit_formula),
+    ShownModel("sc.models.LDA(2).fit(texts)", fit_texts),
+    ShownModel("sc.models.StochasticBlockModel().fit(edges)", fit_network),
 )
 
 
-def show_models(seed: int = 0, models: Sequence[Shown] | None = None) -> None:
+def show_models(seed: int = 0, models: Sequence[ShownModel] | None = None) -> None:
     """Fit three models; print the line that each takes, what it found, and what to type next."""
     print("\nModels have one line each:")
     for model in MODELS if models is None else models:

@@ -16,7 +16,7 @@ import pytest
 
 import sharding
 from scirocco import cluster
-from scirocco.cluster.waits import WAITS
+from scirocco.cluster.client import WAITS
 from scirocco.errors import InvalidTypeError, InvalidValueError, WorkerError
 
 pytestmark = pytest.mark.process

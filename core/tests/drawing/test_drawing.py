@@ -39,7 +39,7 @@ def test_axes_hold_what_is_drawn():
     assert low < 1.0 and high > 3.0
     assert svg.extent([np.nan]) == (0.0, 1.0)
     assert svg.ticks(0.0, 10.0) == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
-    frame = svg.Frame((1.0, 100.0), (0.0, 1.0), logs="x")
+    frame = svg.ChartFrame((1.0, 100.0), (0.0, 1.0), logs="x")
     np.testing.assert_allclose(frame.across([1.0, 10.0, 100.0]), [0.0, 0.5, 1.0])
     assert svg.line(frame, [1.0, 10.0, 100.0], [0.0, np.nan, 1.0], "c0").count("M") == 2  # broken in the middle
 
@@ -57,7 +57,7 @@ def test_a_curve_for_each_score():
 
 
 def test_a_chart_is_as_wide_as_its_place_and_its_text_keeps_its_size():
-    frame = svg.Frame((0.0, 2.0), (0.0, 1.0))
+    frame = svg.ChartFrame((0.0, 2.0), (0.0, 1.0))
     parts = [svg.axes(frame, "draw"), svg.line(frame, [0, 1], [0, 1], "c0"), svg.dots(frame, [1.0], [0.5])]
     drawn = svg.figure(frame, parts, "A chart")
     outer, stretched = drawn.split('preserveAspectRatio="none">')

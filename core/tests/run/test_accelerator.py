@@ -19,7 +19,7 @@ from scirocco.data import batching
 from scirocco.errors import DivergenceError
 from scirocco.estimators import base
 from scirocco.estimators.base import full_products, products_of
-from scirocco.run import chains, keeping, loop, session
+from scirocco.run import chains, keeping, session
 from scirocco.run.sizes import RUNNING
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("quick_compiler")]
 def as_on_accelerators(monkeypatch, changed):
     """Small groups, so that short runs have several of them."""
     changed(RUNNING, ahead_steps=12)
-    return lambda: monkeypatch.setattr(loop, "in_lockstep", lambda: True)
+    return lambda on=True: monkeypatch.setattr(jax, "default_backend", lambda: "gpu" if on else "cpu")
 
 
 def run(model, sampler=None, estimator=None, **given):
@@ -238,10 +238,10 @@ def test_the_device_makes_the_next_chunks_before_the_host_asks(sent, tmp_path, m
 
 
 @pytest.mark.rotates(2, "divergences")
-def test_a_divergence_in_a_chunk_that_was_made_ahead_names_its_step(sent, monkeypatch):
+def test_a_divergence_in_a_chunk_that_was_made_ahead_names_its_step(sent, as_on_accelerators):
     errors = []
     for on_accelerator in (True, False):
-        monkeypatch.setattr(loop, "in_lockstep", lambda on=on_accelerator: on)
+        as_on_accelerators(on_accelerator)
         model, _ = helpers.counted_model()
         with pytest.raises(DivergenceError) as error:
             run(model, sc.SGLD(0.035), thin=3, num_samples=2_000)  # it grows slowly

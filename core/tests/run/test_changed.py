@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import scirocco as sc
-from scirocco.data import fingerprints
+from scirocco.data import ArraySource
+from scirocco.data.arrays import from_arrays
 from scirocco.errors import InvalidValueError
 from scirocco.run import encoding, records
 from scirocco.run.sizes import RUNNING
@@ -189,12 +190,18 @@ def test_constants_of_a_model_count(tmp_path):
     assert all("log_likelihood" in difference for difference in others)
 
 
-def test_data_are_read_for_a_fingerprint_only_by_a_stored_run(tmp_path, monkeypatch):
+def test_data_are_read_for_a_fingerprint_only_by_a_stored_run(tmp_path):
     """A run in memory is never resumed: its data are not read for a fingerprint."""
-    made, of_arrays = [], fingerprints.of_arrays
-    monkeypatch.setattr(fingerprints, "of_arrays", lambda *given: made.append(1) or of_arrays(*given))
+    made = []
+
+    class Asked(ArraySource):
+        def fingerprint(self):
+            made.append(super().fingerprint())
+            return made[-1]
+
+    data = Asked(from_arrays(rows()).arrays)
     given = {"sampler": sc.SGLD(1e-4), "estimator": sc.Minibatch(50), "num_samples": 10, "progress": False}
-    run = sc.sample(MODEL, rows(), jnp.array(1.0), **given)
+    run = sc.sample(MODEL, data, jnp.array(1.0), **given)
     assert not made and "data" not in run.configuration
-    stored = sc.sample(MODEL, rows(), jnp.array(1.0), **given, store=tmp_path / "run")
-    assert len(made) == 1 and len(stored.configuration["data"]) == 32
+    stored = sc.sample(MODEL, data, jnp.array(1.0), **given, store=tmp_path / "run")
+    assert made == [stored.configuration["data"]] and len(made[0]) == 32

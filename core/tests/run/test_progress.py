@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import types
 
 import pytest
 
@@ -98,7 +99,8 @@ class Notebook:
 @pytest.fixture
 def notebook(monkeypatch):
     found = Notebook()
-    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell, display=found))
     monkeypatch.setitem(sys.modules, "IPython.display", found)
     return found
 

@@ -321,6 +321,14 @@ def test_a_sampler_is_its_numbers():
     assert isinstance(ScaledSGLD(0.1).init(jnp.zeros(2), jax.random.key(0)), Place)
 
 
+def test_settings_that_a_sampler_does_not_have_are_refused():
+    """A name with a mistake in it must not be lost; what has no value need not be a field."""
+    sampler = sc.HMC(0.1)
+    assert sampler.with_settings(length=2.0, momentum=None) == sc.HMC(0.1, length=2.0)
+    with pytest.raises(TypeError, match=r"HMC has no fields \['lenght'\]; it has \['factor', "):
+        sampler.with_settings(lenght=2.0)
+
+
 # -- log likelihoods that take a key -------------------------------------------------------------------------------
 
 WIDTH = 0.7

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scirocco.store import Store, Stored, Variable, open_stored
-from scirocco.store.sizes import STORING
+from scirocco.store.files import STORING
 from store import truth
 from store.truth import ONE, add, one
 

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("numba", reason="mixtures need numba (the extra `compiled`)")
 pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster`)")
 
+from scirocco.cluster.client import WAITS
 from scirocco.cluster.client import local as local_cluster
-from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidValueError
 from scirocco_latent.dp import DPMixture, Gaussian, Multinomial
 from scirocco_latent.dp.chain import row_kernels

@@ -16,9 +16,9 @@ pytest.importorskip("numba", reason="topic models need numba (the extra `compile
 pytest.importorskip("distributed", reason="workers need Dask (the extra `cluster`)")
 
 from scirocco import schedules
+from scirocco.cluster.client import WAITS
 from scirocco.cluster.client import local as local_cluster
 from scirocco.cluster.rounds import Workers, opened, spread_over
-from scirocco.cluster.waits import WAITS
 from scirocco.data.native.corpus import CorpusSource, write_corpus
 from scirocco.diffusions import host
 from scirocco.errors import InvalidValueError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from scirocco import datasets
-from scirocco.diffusions.host._threads import available_cores
+from scirocco._programs import available_cores
 from scirocco.models import LDA
 from scirocco_latent.lda import Corpus, as_corpus, prediction
 from scirocco_latent.lda.chain import TopicChain

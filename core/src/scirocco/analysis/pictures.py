@@ -43,7 +43,7 @@ def _density(check: PredictiveCheck) -> Html:
     edges, observed, simulated = check.curve()
     low, high = np.quantile(simulated, _TAILS, axis=0)
     middle = 0.5 * (edges[1:] + edges[:-1])
-    frame = svg.Frame((edges[0], edges[-1]), svg.extent(observed, high, 0.0))
+    frame = svg.ChartFrame((edges[0], edges[-1]), svg.extent(observed, high, 0.0))
     words = "density" if check.kind == "continuous" else "root of the frequencies"
     parts = [svg.bars(frame, edges, observed, "band"), svg.line(frame, middle, simulated.mean(axis=0), "thick c0")]
     parts += [svg.line(frame, middle, ends, "c0") for ends in (low, high)]
@@ -55,7 +55,7 @@ def _calibrated(found: Calibration) -> Html:
     table = found.table
     predicted, observed, _, errors = np.array(table).T
     errors = 2 * errors
-    frame = svg.Frame((0.0, 1.0), (0.0, 1.0))
+    frame = svg.ChartFrame((0.0, 1.0), (0.0, 1.0))
     lines = [svg.line(frame, predicted, predicted + sign * errors, "c7") for sign in (-1, 0, 1)]
     parts = [svg.axes(frame, "predicted probability"), *lines, svg.dots(frame, predicted, observed)]
     return svg.figure(frame, parts, "Observed shares by predicted probability, and two standard errors")
@@ -110,7 +110,7 @@ def ranks_section(of: SBC, name: str) -> Section:
     """Simulation-based calibration in a report: the rank plot, one chart for each quantity."""
     order = np.argsort(of.p_values)
     places, found, low, high = of.curves(0.95)
-    frame = svg.Frame((0.0, 1.0), svg.extent(found[order[:_MOST_CHARTS]], low, high))
+    frame = svg.ChartFrame((0.0, 1.0), svg.extent(found[order[:_MOST_CHARTS]], low, high))
     charts = []
     for k in order[:_MOST_CHARTS]:
         lines = [svg.line(frame, places, ends, "c7") for ends in (low, high)]

@@ -19,6 +19,7 @@ from scirocco.data import ArraySource
 from scirocco.data.sources import check_memory
 from scirocco.drawing.markup import Html, Section, number, tag
 from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.model import Model
 from scirocco.model.checks import asks_for_key, describe
 from scirocco.run import Run
 from scirocco.run.predicting import HostFunction, RowProgram, chosen, draws_and_rows, prepared, simulator, values
@@ -305,7 +306,7 @@ def _seen(
 ) -> tuple[Rows, str | Callable[[Rows], Any]]:
     """The rows, and where in them the outcome is."""
     model = run.known_model(None) if isinstance(run, Run) else None
-    known = getattr(model, "observed", None)
+    known = model.observed if isinstance(model, Model) else None
     if observed is None or observed == name:
         if known is None:
             return rows, "y" if name is None else name

@@ -128,7 +128,7 @@ def _indices(node: Any, given: list[Any]) -> list[Any]:
 
 def _as_slice(index: Any) -> Any:
     """A slice that is made in the graph, as Python's."""
-    if isinstance(index, slice) or type(getattr(index.owner, "op", None)).__name__ != "MakeSlice":
+    if isinstance(index, slice) or index.owner is None or type(index.owner.op).__name__ != "MakeSlice":
         return index
     ends = [None if each.type.__class__.__name__ == "NoneTypeT" else each for each in index.owner.inputs]
     return slice(*ends)

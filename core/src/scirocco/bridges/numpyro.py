@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco._extras import require
+from scirocco._tree import name_of
 from scirocco.bridges._common import ConvertedModel, close
 from scirocco.bridges._numpyro_sites import PURPOSE, Reader, failure, find_derived, find_latents
 from scirocco.data import ArraySource, as_source
@@ -122,7 +123,7 @@ def _as_model(reader: Reader, source: ArraySource, params: Params, supports: dic
     def log_prior(params: Params) -> Array:
         return reader.outside(params, one_row)
 
-    name = getattr(reader.model, "__name__", type(reader.model).__name__)
+    name = name_of(reader.model, type(reader.model).__name__)
     log_likelihood.__name__, log_prior.__name__ = f"{name}.log_likelihood", f"{name}.log_prior"
     constrained = any(transform is not None for transform in supports.values())
     transforms, derived = supports if constrained else None, find_derived(reader, source, params)

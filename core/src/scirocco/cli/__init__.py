@@ -6,7 +6,7 @@ Exit status: 0 success; 1 a claim or a check failed, or a watched run ended badl
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ app.command()(report)
 show_command(app)(show)
 predict_command(app)(predict)
 for group, module in sorted({entry.group: entry.commands for entry in MODELS.values() if entry.group}.items()):
-    app.add_typer(getattr(importlib.import_module(module), f"{group}_app"), name=group)
+    app.add_typer(pkgutil.resolve_name(f"{module}:{group}_app"), name=group)
 app.add_typer(model_app, name="model")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)

@@ -169,7 +169,7 @@ class Shown(NamedTuple):
         print_json(self.values) if as_json else self.table()
 
 
-class Predicted(NamedTuple):
+class PredictedTable(NamedTuple):
     """What `predict` writes."""
 
     table: Any
@@ -275,14 +275,14 @@ def _register(
 
 def shown_of(name: str | None) -> Callable[..., Shown]:
     """The function of a model for `show`."""
-    found: Callable[..., Shown] = getattr(module_of(name), "shown", summary_of)
-    return found
+    return own_command(name, "shown") or summary_of
 
 
-def module_of(name: str | None) -> Any:
-    """The module with the commands of a model; None if it has none of its own."""
+def own_command(name: str | None, what: str) -> Any:
+    """A function of the module with the commands of a model; None if it has no such function, or no such module."""
     entry = MODELS.get(name or "")
-    return importlib.import_module(entry.commands) if entry is not None and entry.group else None
+    module = importlib.import_module(entry.commands) if entry is not None and entry.group else None
+    return getattr(module, what, None)
 
 
 def summary_of(opened: Opened) -> Shown:

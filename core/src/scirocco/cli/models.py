@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from scirocco._checks import did_you_mean
 from scirocco.cli import _common
 from scirocco.cli._common import typer
-from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, module_of, shown_of
+from scirocco.cli._models import Fitting, Opened, PredictedTable, Shown, chosen, fit_command, own_command, shown_of
 from scirocco.errors import InvalidValueError
-from scirocco.models._core.registry import MODELS
+from scirocco.models._core.registry import MODELS, model_class
 
 DATA = typer.Argument(help="The data: a table or documents.", metavar="DATA", show_default=False)
 COLUMNS = typer.Option("--columns", metavar="NAMES", help="Columns of DATA: x,y. All by default.")
@@ -80,16 +80,14 @@ def _kind_of(name: str) -> str:
 
 def _made(name: str, settings: dict[str, Any], texts: Sequence[str]) -> Any:
     """The model, from options and from `--set`; its constructor checks them."""
-    from scirocco import models
-
-    model_class = getattr(models, name)
+    model = model_class(name)
     for text in texts:
         key, value = _setting(text)
         if key in settings:
             raise InvalidValueError(f"--set {key}: `{key}` is set already, by its own option or another --set.")
         settings[key] = value
-    _require(model_class, settings, name)
-    return model_class(**settings)
+    _require(model, settings, name)
+    return model(**settings)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -123,12 +121,13 @@ def _rows(model: Any, data: Path, options: dict[str, str]) -> dict[str, Any]:
     name, target = type(model).__name__, options.get("target")
     names = _common.names_of(options.get("columns"))
     predicts = model._estimator_type in ("classifier", "regressor")
-    formula = getattr(model, "formula", None)
+    settings = model.get_params()
+    formula = settings.get("formula")
     if target is not None and (formula is not None or not predicts):
         reason = "its formula names it" if predicts else "it predicts no column"
         raise InvalidValueError(f"{name} takes no --target here: {reason}.")
     if predicts and target is None and formula is None:
-        also = " or --formula" if hasattr(model, "formula") else ""
+        also = " or --formula" if "formula" in settings else ""
         raise InvalidValueError(f"{name} requires the column to predict: give --target{also}.")
     if target is None:
         first = next(iter(inspect.signature(model.fit).parameters))
@@ -173,7 +172,7 @@ def predict(
     interval: Annotated[float, _common.INTERVAL] = 0.9,
     column: Annotated[str | None, COLUMN] = None,
     times: Annotated[str | None, TIMES] = None,
-) -> Predicted:
+) -> PredictedTable:
     """Write the predictions of a model for each row of a table, pair of nodes or document, to a CSV file.
 
     Example: scirocco predict run table.csv --out predictions.csv
@@ -183,9 +182,9 @@ def predict(
 
     _common.check_source(data)
     name, model = type(opened.model).__name__, opened.model
-    own = getattr(module_of(name), "predicted", None)
+    own = own_command(name, "predicted")
     if own is not None:
-        found: Predicted = own(opened, data, **chosen(columns=columns))
+        found: PredictedTable = own(opened, data, **chosen(columns=columns))
         return found
     if name not in MODELS:
         raise InvalidValueError(f"{opened.path} is a run, not a fitted model: it has no predictions.")
@@ -198,7 +197,7 @@ def predict(
     import pandas
 
     table = pandas.DataFrame(parts)
-    return Predicted(table, {"num_rows": len(table)}, _common.counted(len(table), "row"))
+    return PredictedTable(table, {"num_rows": len(table)}, _common.counted(len(table), "row"))
 
 
 def _of_rows(model: Any, table: Any, interval: float) -> dict[str, Any]:

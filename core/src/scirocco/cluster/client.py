@@ -5,22 +5,40 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from scirocco import _checks
+from scirocco._adjustable import Adjustable
 from scirocco._extras import require
+from scirocco._programs import available_cores
 from scirocco._version import __version__
-from scirocco.cluster.waits import WAITS
-from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
 _HOST = "127.0.0.1"
+
+
+@dataclass
+class Waits(Adjustable):
+    """Seconds that this process waits for a cluster."""
+
+    answer: float = 10.0
+    """Until a scheduler must have answered."""
+    worker: float = 60.0
+    """Until there must be a new worker, when all have gone."""
+    look: float = 5.0
+    """Between two checks of the connection."""
+    silence: float = 30.0
+    """Without a report, until waiting jobs are mentioned."""
+
+
+WAITS = Waits()
 
 
 class Local:

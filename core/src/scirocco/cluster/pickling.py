@@ -236,7 +236,11 @@ def _parts(thing: object) -> Iterator[tuple[str, object]]:
     elif dataclasses.is_dataclass(thing):
         yield from _tree.fields_of(thing).items()
     else:
-        yield from ((name, value) for name, value in getattr(thing, "__dict__", {}).items() if name[0] != "_")
+        try:
+            attributes = vars(thing)
+        except TypeError:  # it has none
+            return
+        yield from ((name, value) for name, value in attributes.items() if name[0] != "_")
 
 
 _WRITE_BYTES = 16 << 20  # rows written at a time

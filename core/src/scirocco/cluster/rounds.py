@@ -17,8 +17,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.cluster.client import address_of
-from scirocco.cluster.waits import WAITS
+from scirocco.cluster.client import WAITS, address_of
 from scirocco.errors import InvalidValueError, WorkerError
 
 if TYPE_CHECKING:

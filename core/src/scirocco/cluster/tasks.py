@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scirocco import _checks
 from scirocco._extras import require
-from scirocco.cluster.client import address_of
+from scirocco.cluster.client import WAITS, address_of
 from scirocco.cluster.pickling import Parcel, packed, unpacked
-from scirocco.cluster.waits import WAITS
 from scirocco.errors import InvalidValueError, SciroccoError, WorkerError
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -224,7 +225,7 @@ def check_memory(num_bytes: int, what: str, advice: str) -> None:
 
 def available_memory(root: Path = Path("/")) -> int:
     """Bytes that are available for the page cache, within the limits of a container."""
-    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
+    room = 8 << 30 if sys.platform == "win32" else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path, name in (("proc/meminfo", "MemAvailable:"), ("sys/fs/cgroup/memory.max", "")):
         try:
             text = (root / path).read_text()

@@ -61,9 +61,44 @@ class OverDevices(Summand, Protocol):
         """The sum of the parts."""
 
 
+@runtime_checkable
+class SaysIfDense(Summed, Protocol):
+    """A summand that says whether the value of a row takes as many numbers as there are parameters."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class SaysHowMany(Summed, Protocol):
+    """A summand that says how many numbers the value of a row takes."""
+
+    def numbers_per_row(self, position: Params) -> int:
+        """The numbers, with the intermediate results."""
+
+
+@runtime_checkable
+class SummandOfSummand(Protocol):
+    """A summand made from another one."""
+
+    @property
+    def summand(self) -> Summed:
+        """The other one."""
+
+
+@runtime_checkable
+class SummandOfModel(Protocol):
+    """The summand of a model."""
+
+    @property
+    def model(self) -> Any:
+        """The model."""
+
+
 def is_dense(summand: Summed) -> bool:
     """Whether the value of a row takes as many numbers as there are parameters, according to the summand."""
-    return getattr(summand, "dense", False)
+    return isinstance(summand, SaysIfDense) and summand.dense
 
 
 def full_sum(
@@ -80,9 +115,8 @@ def full_sum(
     if is_dense(summand):
         chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, _tree.size(position))))
         return _plain_sum(summand, position, data, num_rows, chunk, key)
-    per_row = getattr(summand, "numbers_per_row", None)
-    if per_row is not None:
-        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, per_row(position))))
+    if isinstance(summand, SaysHowMany):
+        chunk = min(chunk, max(1, _DENSE_NUMBERS // max(1, summand.numbers_per_row(position))))
     steps = -(-num_rows // chunk)
     weighted = num_rows % chunk != 0
 
@@ -115,11 +149,11 @@ def _plain_sum(summand: Summed, position: Params, data: Data, num_rows: int, chu
 
 def _row_cost(summand: Summed, data: Data) -> float:
     """The cost of a row of the model of a summand, see `model.Facts`."""
-    model = getattr(getattr(summand, "summand", summand), "model", None)
-    if model is None:
+    inner = summand.summand if isinstance(summand, SummandOfSummand) else summand
+    if not isinstance(inner, SummandOfModel):
         return 1.0
     spec = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), data)
-    return float(model.facts.row_cost(spec))
+    return float(inner.model.facts.row_cost(spec))
 
 
 def rows_per_chunk(data: Data, row_cost: float = 1.0) -> int:

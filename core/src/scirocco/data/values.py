@@ -42,6 +42,26 @@ class Frame(Series, Protocol):
 
 
 @runtime_checkable
+class NamedColumns(Protocol):
+    """A table of Arrow, or another with `column_names`."""
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """Column names."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """A column."""
+
+
+@runtime_checkable
+class AsArray(Protocol):
+    """What NumPy can make an array of by itself."""
+
+    def __array__(self) -> np.ndarray:
+        """The array."""
+
+
+@runtime_checkable
 class Sparse(Protocol):
     """A sparse matrix of SciPy; by its methods, because reading `nnz` of a damaged one fails."""
 
@@ -71,7 +91,7 @@ def as_numpy(values: Any, name: str) -> np.ndarray:
     if any(isinstance(part, np.ma.MaskedArray) and part.dtype.names is None for part in parts):
         _refuse_masked(parts, name)
     try:
-        plain = hasattr(values, "__array__") or not isinstance(values, Series)
+        plain = isinstance(values, AsArray) or not isinstance(values, Series)
         array = np.asarray(values if plain else values.to_numpy())
     except Exception as error:
         if isinstance(values, (list, tuple)):
@@ -117,8 +137,10 @@ def missing(value: object) -> bool:
 
 def named_columns(table: Any) -> dict[str, Any] | None:
     """The columns of a table of pandas, polars or Arrow by name; None if it is something else or has no names."""
-    names = getattr(table, "column_names", None)  # Arrow
-    if names is None and isinstance(table, Frame):
+    names: Sequence[Any] | None = None
+    if isinstance(table, NamedColumns):
+        names = table.column_names
+    elif isinstance(table, Frame):
         names = list(table.columns)
     if not names or not all(isinstance(name, str) for name in names):
         return None

@@ -20,7 +20,7 @@ _SPARK, _SPARK_BINS = 30, 25  # pixels of a small trace, and its bins
 
 def forest(names: Sequence[str], means: Array, inner: Array, outer: Array, label: str, caption: object) -> Html:
     """A row for each name: two intervals and a dot, on one axis."""
-    frame = svg.Frame(svg.extent(outer), (0.0, 1.0), _AXIS, bottom=_AXIS)
+    frame = svg.ChartFrame(svg.extent(outer), (0.0, 1.0), _AXIS, bottom=_AXIS)
     zero = svg.share(frame.across(0.0))
     level = [tag("line", x1=zero, x2=zero, y2="100%", class_="level")] * (frame.x[0] < 0 < frame.x[1])
     rows = list[Html]()
@@ -44,7 +44,7 @@ def sparks(names: Sequence[str], draws: ArrayLike, label: str, most_chains: int 
     for row, name in enumerate(names[: values.shape[2]]):
         column = values[:, :, row]
         end = max(1.0, column.shape[1] - 1.0)
-        frame = svg.Frame((0.0, end), svg.extent(column), _SPARK, top=2, bottom=2)
+        frame = svg.ChartFrame((0.0, end), svg.extent(column), _SPARK, top=2, bottom=2)
         lines = [
             svg.line(frame, *envelope(chain, _SPARK_BINS), f"c{k % svg.NUM_COLOURS}") for k, chain in enumerate(column)
         ]
@@ -77,7 +77,7 @@ def scores(kept: Sequence[tuple[int, dict[str, float]]]) -> Html | None:
     for name in names:
         points = [(step, found[name]) for step, found in kept if name in found]
         when, values = np.array(points, np.float64).T
-        frame = svg.Frame(svg.extent(when), svg.extent(values))
+        frame = svg.ChartFrame(svg.extent(when), svg.extent(values))
         last = f"{spoken(name)}, {number(values[-1])} at the end"
         dots = [] if len(points) > 40 else [svg.dots(frame, when, values)]
         parts = [svg.axes(frame, "step"), svg.line(frame, when, values, "thick c0"), *dots]

@@ -26,7 +26,7 @@ _WIDTH = 1000
 
 
 @dataclass(frozen=True)
-class Frame:
+class ChartFrame:
     """The plot area, and the scales of its axes; heights and margins are in pixels."""
 
     x: tuple[float, float]
@@ -102,7 +102,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [value for value in found if low <= value <= high]
 
 
-def figure(frame: Frame, parts: Sequence[Html], label: str, caption: object = None) -> Html:
+def figure(frame: ChartFrame, parts: Sequence[Html], label: str, caption: object = None) -> Html:
     """A chart with a text description for screen readers."""
     drawn = tag(
         "svg",
@@ -124,7 +124,7 @@ def stretched(height: int, parts: Sequence[Html]) -> Html:
     return join(tag("svg", *group, **box) if paths else join(group) for paths, group in groups)
 
 
-def axes(frame: Frame, x_label: str = "", y_ticks: bool = True) -> Html:
+def axes(frame: ChartFrame, x_label: str = "", y_ticks: bool = True) -> Html:
     """Lines, ticks and numbers."""
     base, parts = frame.height - frame.bottom, []
     for value in log_ticks(*frame.x) if "x" in frame.logs else ticks(*frame.x):
@@ -141,7 +141,7 @@ def axes(frame: Frame, x_label: str = "", y_ticks: bool = True) -> Html:
     return join(parts)
 
 
-def line(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str) -> Html:
+def line(frame: ChartFrame, xs: ArrayLike, ys: ArrayLike, class_: str) -> Html:
     """A line, broken where values are not finite."""
     px, py = _WIDTH * frame.across(xs), frame.down(ys)
     path, pen = [], "M"
@@ -154,13 +154,13 @@ def line(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str) -> Html:
     return tag("path", d="".join(path) or "M0 0", class_=f"line {class_}")
 
 
-def level(frame: Frame, value: float, class_: str = "level") -> Html:
+def level(frame: ChartFrame, value: float, class_: str = "level") -> Html:
     """A horizontal line at a value."""
     place = short(frame.down(value))
     return tag("line", x2="100%", y1=place, y2=place, class_=class_)
 
 
-def bars(frame: Frame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Html:
+def bars(frame: ChartFrame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Html:
     """A histogram from 0 up."""
     px, py = (_WIDTH * frame.across(edges)).tolist(), frame.down(heights).tolist()
     zero = short(frame.down(0.0))
@@ -168,13 +168,13 @@ def bars(frame: Frame, edges: ArrayLike, heights: ArrayLike, class_: str) -> Htm
     return tag("path", d="".join(path), class_=f"bars {class_}")
 
 
-def band(frame: Frame, low: float, high: float) -> Html:
+def band(frame: ChartFrame, low: float, high: float) -> Html:
     """A horizontal band between two values."""
     top, end = float(frame.down(high)), float(frame.down(low))
     return tag("rect", width="100%", y=short(top), height=short(end - top), class_="band")
 
 
-def dots(frame: Frame, xs: ArrayLike, ys: ArrayLike, class_: str = "dot", radius: float = 2.5) -> Html:
+def dots(frame: ChartFrame, xs: ArrayLike, ys: ArrayLike, class_: str = "dot", radius: float = 2.5) -> Html:
     """Circles at finite values."""
     places = zip(frame.across(xs).tolist(), frame.down(ys).tolist(), strict=True)
     kept = [(x, y) for x, y in places if math.isfinite(x) and math.isfinite(y)]

@@ -7,6 +7,7 @@ import hmac
 import importlib
 import inspect
 import json
+import operator
 import os
 import secrets
 import shlex
@@ -214,7 +215,7 @@ def _is_key(file: Path) -> bool:
         status = file.lstat()
     except FileNotFoundError:
         return False
-    own = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+    own = sys.platform == "win32" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
     return stat.S_ISREG(status.st_mode) and status.st_size == _KEY_BYTES and own
 
 
@@ -252,9 +253,7 @@ def find(name: object, here: Path) -> Any:
         raise InvalidValueError(f"`{name}` must have the form module:object, e.g. regression:model.")
     sys.path.insert(0, str(here))
     try:
-        value = _imported(module, str(name))
-        for part in attribute.split("."):
-            value = getattr(value, part)
+        value = operator.attrgetter(attribute)(_imported(module, str(name)))
     except ImportError as error:
         raise InvalidValueError(f"`{name}`: the module cannot be imported ({error}).") from error
     except AttributeError as error:
@@ -310,7 +309,7 @@ def _make(written: object, rooms: tuple[ModuleType, ...], place: str) -> Any:
     if not isinstance(written, dict) or "name" not in written:
         raise InvalidValueError(f"{place} requires a `name`.")
     fields = {key: value for key, value in written.items() if key != "name"}
-    named = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    named = {name: vars(room)[name] for room in rooms for name in room.__all__}
     known = [name for name, item in named.items() if isinstance(item, type)]
     _refuse_unknown([written["name"]], known, place)
     cls = named[written["name"]]
@@ -327,10 +326,11 @@ def _schedule(value: object, place: str) -> Any:
     """`step_size = {schedule = "polynomial", start = 1e-4, tau = 100, kappa = 0.33}`."""
     if not isinstance(value, dict) or "schedule" not in value:
         return value
-    known = ("constant", "polynomial", "cyclical")
+    made = samplers.schedules
+    known = {"constant": made.constant, "polynomial": made.polynomial, "cyclical": made.cyclical}
     _refuse_unknown([value["schedule"]], known, place)
     fields = {key: item for key, item in value.items() if key != "schedule"}
-    schedule = getattr(samplers.schedules, value["schedule"])
+    schedule = known[value["schedule"]]
     _refuse_unknown(fields, list(inspect.signature(schedule).parameters), f"the schedule in {place}")
     return schedule(**fields)
 

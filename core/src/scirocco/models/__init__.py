@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from scirocco.models._core.registry import FUNCTIONS, MODELS, model_class, refuse_if_missing
@@ -63,7 +64,7 @@ def __getattr__(name: str) -> Any:
     if name in MODELS:
         value = model_class(name)
     elif name in FUNCTIONS:
-        value = getattr(importlib.import_module(FUNCTIONS[name]), name)
+        value = pkgutil.resolve_name(f"{FUNCTIONS[name]}:{name}")
     elif name in folders:
         value = importlib.import_module(folders[name])
     else:

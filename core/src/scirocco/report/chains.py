@@ -193,7 +193,7 @@ def _traces(seen: Charted) -> Section:
     shown, length = min(values.shape[0], _MOST_CHAINS), values.shape[1]
     for place, why in seen.chosen.items():
         column = values[:shown, :, place]
-        frame = svg.Frame((0.0, max(1.0, length - 1.0)), svg.extent(column))
+        frame = svg.ChartFrame((0.0, max(1.0, length - 1.0)), svg.extent(column))
         lines = [svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}") for k, chain in enumerate(column)]
         charts.append(_chart(frame, [svg.axes(frame, "draw"), *lines], seen, place, "Trace of {}", why))
     words = "Converged chains look similar and have no trend."
@@ -225,10 +225,10 @@ def _rank_chart(seen: Charted, column: Array, place: int, why: str) -> Html:
     counts = rank_counts(column, _RANK_BINS) / (column.shape[1] / _RANK_BINS)
     spread = 2.576 * np.sqrt(_RANK_BINS / column.shape[1])
     row, parts = 34, []
-    whole = svg.Frame((0.0, 100.0), (0.0, 1.0), row * len(counts) + 40)
+    whole = svg.ChartFrame((0.0, 100.0), (0.0, 1.0), row * len(counts) + 40)
     top = max(float(counts.max()), 1 + spread)
     for number_of, bars in enumerate(counts):
-        frame = svg.Frame((0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0)
+        frame = svg.ChartFrame((0.0, 100.0), (0.0, top), row * (number_of + 1) + 6, top=row * number_of + 10, bottom=0)
         parts += [
             svg.band(frame, max(0.0, 1 - spread), 1 + spread),
             svg.bars(frame, np.linspace(0, 100, _RANK_BINS + 1), bars, f"c{number_of % svg.NUM_COLOURS}"),
@@ -245,7 +245,7 @@ def _lags(seen: Charted) -> Section:
     length = min(most, max(10, 2 * int(max(falls, default=0))))  # of all charts: their axes can be compared
     for place, why in seen.chosen.items():
         found = all_found[place]
-        frame = svg.Frame((0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0))
+        frame = svg.ChartFrame((0.0, length - 1.0), (min(-0.2, float(np.nan_to_num(found[:, :length]).min())), 1.0))
         lines = [
             svg.line(frame, np.arange(length), chain[:length], f"thick c{k % svg.NUM_COLOURS}")
             for k, chain in enumerate(found)
@@ -282,7 +282,7 @@ def _table(seen: Charted) -> Section:
     return Section("all", "All parameters", join([paragraph(words, " ", seen.cut), controls, table]))
 
 
-def _chart(frame: svg.Frame, parts: list[Html], seen: Charted, place: int, form: str, why: str) -> Html:
+def _chart(frame: svg.ChartFrame, parts: list[Html], seen: Charted, place: int, form: str, why: str) -> Html:
     name = seen.names[place]
     caption = [tag("strong", name)] + ([f", {why}"] if why else [])
     return svg.figure(frame, parts, form.format(name), join(caption))

@@ -78,7 +78,7 @@ def _grid(charts: list[Html]) -> Html:
 
 
 def _stat(name: str, array: Array) -> Html:
-    frame = svg.Frame((0.0, max(1.0, array.shape[1] - 1.0)), svg.extent(array))
+    frame = svg.ChartFrame((0.0, max(1.0, array.shape[1] - 1.0)), svg.extent(array))
     lines = [
         svg.line(frame, *envelope(chain, _BINS), f"c{k % svg.NUM_COLOURS}")
         for k, chain in enumerate(array[:_MOST_CHAINS])
@@ -152,7 +152,7 @@ def _schedule(name: str, schedule: Schedule, run: Run) -> Html:
     num_steps = cadence_of(run.configuration).steps(run.num_draws)
     when = np.unique(np.linspace(0, max(num_steps - 1, 1), _POINTS).astype(int))
     found = np.array([float(size) for size in np.asarray(schedule(when))])
-    frame = svg.Frame((0.0, float(when[-1])), svg.extent(found, [0.0]))
+    frame = svg.ChartFrame((0.0, float(when[-1])), svg.extent(found, [0.0]))
     parts = [svg.axes(frame, "step, burn-in included"), svg.line(frame, when, found, "thick c0")]
     return svg.figure(frame, parts, f"{name} at each step")
 
@@ -183,7 +183,7 @@ def _search_chart(tried: list[dict[str, Any]], rounds: int) -> Html:
         for k in range(rounds)
     ]
     every = np.array([point for part in points for point in part], np.float64).reshape(-1, 2)
-    frame = svg.Frame(svg.log_extent(every[:, 0]), svg.log_extent(every[:, 1]), height=190, logs="xy")
+    frame = svg.ChartFrame(svg.log_extent(every[:, 0]), svg.log_extent(every[:, 1]), height=190, logs="xy")
     parts = [svg.axes(frame, "step size")]
     for k, part in enumerate(points):
         if part:
@@ -224,7 +224,7 @@ def _gradient_noise(run: Run) -> tuple[Html | None, str]:
         return None, "Not shown: the gradients at some draws are not finite."
     end = (float(found.steps[0]), float(max(found.steps[-1], found.steps[0] + 1)))
     top = max(float(found.largest.max()), 1e-12)
-    frame = svg.Frame(end, (0.0, top * 1.1))
+    frame = svg.ChartFrame(end, (0.0, top * 1.1))
     level = [svg.level(frame, 0.2)] if 0.2 <= frame.y[1] else []
     parts = [svg.axes(frame, "step, burn-in included"), *level]
     for values, colour in ((found.largest, "c1"), (found.median, "c0")):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from scirocco import _checks
 from scirocco._version import __version__
@@ -135,6 +135,7 @@ def show(what: object, path: str | os.PathLike[str] | None = None, **options: An
     return Report(text, target)
 
 
+@runtime_checkable
 class Checking(Protocol):
     """A result that can be shown in a report."""
 
@@ -157,7 +158,7 @@ def _checked(checks: Sequence[Checking]) -> list[Section]:
     """The sections of checks, with names that differ."""
     found: list[Section] = []
     for check in checks:
-        if not hasattr(check, "section"):
+        if not isinstance(check, Checking):
             raise InvalidTypeError(
                 f"`checks` must contain results of predictive_check, compare or sbc, got {type(check).__name__}."
             )

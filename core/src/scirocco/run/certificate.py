@@ -34,6 +34,7 @@ from scirocco.model.base import finer
 from scirocco.run import setup
 from scirocco.run.choose import limits
 from scirocco.run.choose.scores import flat_positions, scores_at
+from scirocco.run.predicting import WithDraws
 from scirocco.samplers.preconditioned import rows_times, variances
 from scirocco.types import Params
 
@@ -154,7 +155,7 @@ def certify(run: Any) -> Certificate:
     >>> sc.analysis.certify(run).ok  # ε λ = 1: the standard deviation is 41 % too large
     False
     """
-    if not hasattr(run, "labelled_draws"):
+    if not isinstance(run, WithDraws):
         raise InvalidTypeError(f"`run` must be a run, from sc.sample or sc.load; got {type(run).__name__}.")
     return certificate_of(run)
 

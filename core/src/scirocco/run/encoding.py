@@ -140,7 +140,14 @@ def structure(tree: PyTree) -> Any:
 
 def _children(node: Any, walk: Any) -> dict[str, Any]:
     paths, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda child: child is not node)
-    return {str(getattr(path[0], "name", getattr(path[0], "key", path[0]))): walk(child) for path, child in paths}
+    return {_key_name(path[0]): walk(child) for path, child in paths}
+
+
+def _key_name(key: object) -> str:
+    """The name of a child in its node."""
+    if isinstance(key, jax.tree_util.GetAttrKey):
+        return str(key.name)
+    return str(key.key if isinstance(key, (jax.tree_util.DictKey, jax.tree_util.FlattenedIndexKey)) else key)
 
 
 def build(written: Any, leaves: list[Any], exact: bool = False) -> PyTree:

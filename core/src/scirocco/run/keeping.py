@@ -131,7 +131,7 @@ def _has_pinned_memory() -> bool:
 
 
 def _is_pinned(leaf: Any) -> bool:
-    return getattr(getattr(leaf, "sharding", None), "memory_kind", None) == _PINNED
+    return isinstance(leaf, jax.Array) and leaf.sharding.memory_kind == _PINNED
 
 
 def good_draws(chunk: loop.Chunk, count: int, start: int, thin: int, phase: int = 0) -> int:

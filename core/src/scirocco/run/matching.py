@@ -161,8 +161,9 @@ def stored_part(record: Record, given: Any, key: str) -> Any:
     if given is not None and record.asked is not None:
         was, now = record.asked[key], records.describe(given)
         records.refuse_differences({key: was}, {key: now}, "the store", f"another {key}")
+    stored = {"sampler": record.sampler, "estimator": record.estimator}
     try:
-        return encoding.decode(getattr(record, key), key)
+        return encoding.decode(stored[key], key)
     except InvalidTypeError:
         open_sampler = isinstance(given, Sampler) and given.is_open
         if given is None or open_sampler or (isinstance(given, Estimator) and given.is_open):

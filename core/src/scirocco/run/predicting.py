@@ -38,6 +38,22 @@ _FEWEST_ROWS, _MOST_ROWS = 16, 1 << 13
 """Rows of a chunk, whatever they need."""
 
 
+class WithDraws(ABC):
+    """A run, as far as functions of draws and rows know it."""
+
+    draws: Params
+    origin: Any
+    converted: Any
+
+    @abstractmethod
+    def known_model(self, given: Any) -> Any:
+        """The model that was given, or that of the run, if it was made in this process."""
+
+    @abstractmethod
+    def _need_draws(self) -> None:
+        """An error if the run has no draws."""
+
+
 class Chosen(NamedTuple):
     """Some draws of all chains, without chains."""
 
@@ -83,7 +99,7 @@ def chosen(draws: PyTree, num_draws: int | None) -> Chosen:
 
 def draws_of(run: Any) -> PyTree:
     """The draws of a run (chain, draw, ...); of a pytree of draws, itself."""
-    if not hasattr(run, "configuration"):
+    if not isinstance(run, WithDraws):
         return run
     run._need_draws()
     return run.draws
@@ -102,10 +118,14 @@ def widest(graph: Any) -> int:
     """The most numbers in a value that a program computes; looks into the functions that it calls."""
     found = 1
     for equation in graph.eqns:
-        found = max([found, *(math.prod(getattr(var.aval, "shape", ())) for var in equation.outvars)])
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "jaxpr")):
-            found = max(found, widest(inner.jaxpr)) if hasattr(inner, "jaxpr") else found
+        found = max([found, *(math.prod(var.aval.shape) for var in equation.outvars if _tree.is_array(var.aval))])
+        inside = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+        found = max([found, *(widest(inner.jaxpr) for inner in inside if _is_program(inner))])
     return found
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "jaxpr")
 
 
 def padded(rows: Rows, size: int) -> Rows:
@@ -133,7 +153,7 @@ def in_users_units(model: Any, who: str) -> Model:
 
 def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, RowSource]:
     """The model and the data of a run, unless others are given; rows must have the columns of the run's own."""
-    known: Any = getattr(run, "origin", None)
+    known: Any = run.origin if isinstance(run, WithDraws) else None
     if known is None and (model is None or data is None):
         raise InvalidValueError(
             f"{who}: the run does not know its model and data (they are never stored): pass both, the model and the "
@@ -169,17 +189,17 @@ def origin_of(run: Any, model: Any, data: Data | None, who: str) -> tuple[Any, R
 
 def draws_and_rows(run: Any, data: Data | None, who: str) -> tuple[PyTree, RowSource]:
     """Draws and rows in the same units: those of the user if the rows are given."""
-    converted = getattr(run, "converted", None)
-    origin = getattr(run, "origin", None)
+    origin: Any = run.origin if isinstance(run, WithDraws) else None
+    converted = run.converted if isinstance(run, WithDraws) else None
+    groups = origin.model.facts.groups if origin is not None and isinstance(origin.model, Posterior) else None
     if data is not None:
-        groups = None if origin is None else getattr(origin.model, "groups", None)
         return (draws_of(run) if converted is None else converted[0]), _with_labels(data, groups)
     if origin is None or converted is not None or origin.source.sums_up:
         raise InvalidValueError(
             f"{who} requires the rows: pass `data`, in your units (a run that was loaded, the run of a fitted model "
             "and plain draws do not have them)."
         )
-    if getattr(origin.model, "groups", None) is not None:
+    if groups is not None:
         raise InvalidValueError(
             f"{who} requires the rows: the run has them by group. Pass the data that you sampled with."
         )
@@ -196,8 +216,8 @@ def _with_labels(data: Data, groups: str | None) -> RowSource:
 
 def simulator(run: Any, given: Any, who: str, model: Any = None) -> Any:
     """The function that was given, or how the model (by default that of the run) draws new outcomes."""
-    known = run.known_model(model) if given is None and hasattr(run, "known_model") else None
-    found = given if given is not None else getattr(known, "simulate", None)
+    known = run.known_model(model) if given is None and isinstance(run, WithDraws) else None
+    found = known.simulate if isinstance(known, Model) else given
     if found is None:
         raise InvalidTypeError(
             f"{who}: the run does not know how outcomes are drawn. Pass a function simulate(params, row, key) that "

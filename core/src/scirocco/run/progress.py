@@ -95,7 +95,8 @@ class Cell:
 
 def in_notebook() -> bool:
     """Whether this is a kernel of Jupyter, which shows what is displayed."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from scirocco import _tree
 from scirocco._version import __version__
 from scirocco.data import ArraySource, Devices
+from scirocco.data.arrays import RowSource
 from scirocco.errors import InvalidValueError, SciroccoError, StoreError
 from scirocco.run import encoding, loop
 from scirocco.run.cadence import cadence_of
@@ -387,11 +388,11 @@ def kept_spec(problem: Problem, state: loop.KernelState, keeping: Keeping) -> Ke
     )
 
 
-def stamp(source: Any) -> Callable[[], str] | None:
+def stamp(source: RowSource) -> Callable[[], str] | None:
     """A value that changes when streamed data change during the run; arrays in memory are not checked."""
     if isinstance(source, ArraySource):
         return None
-    return getattr(source, "stamp", source.fingerprint)
+    return source.stamp
 
 
 def refuse_differences(stored: Any, given: Any, path: str, what: str) -> None:

@@ -22,7 +22,7 @@ from scirocco.errors import InvalidValueError
 from scirocco.model.base import bare
 from scirocco.run import exporting
 from scirocco.run.certificate import Certificate
-from scirocco.run.predicting import Predictions, draws_and_rows, predict, simulator
+from scirocco.run.predicting import Predictions, WithDraws, draws_and_rows, predict, simulator
 from scirocco.run.predicting import log_likelihood as log_likelihoods
 from scirocco.run.records import kind_of, method_of
 from scirocco.types import Data, Params, PyTree
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(WithDraws):
     """Posterior draws and how they were made.
 
     Attributes

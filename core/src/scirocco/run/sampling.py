@@ -408,7 +408,7 @@ def _check_keeping(model: Posterior, sampler: Sampler, keep_gradients: bool, kee
 def _refuse_half(params: Params) -> None:
     """The default computes in the precision of the parameters, and 16 bits are not enough for it."""
     for name, leaf in zip(_tree.leaf_names(params), jax.tree.leaves(params), strict=True):
-        dtype = getattr(leaf, "dtype", None)
+        dtype = _tree.dtype_of(leaf)
         if dtype is not None and jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4:
             raise InvalidTypeError(
                 f"parameter `{name}` has dtype {dtype}, and the default method requires 32 bits: start from float32, "

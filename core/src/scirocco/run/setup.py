@@ -228,7 +228,7 @@ def widened(params: Params) -> Params:
     """The starting values in double precision; what is no floating-point number is left to `check_params`."""
 
     def wide(leaf: Any) -> Any:
-        is_real = isinstance(leaf, float) or jnp.issubdtype(getattr(leaf, "dtype", np.int32), jnp.floating)
+        is_real = isinstance(leaf, float) or jnp.issubdtype(_tree.dtype_of(leaf) or np.int32, jnp.floating)
         return np.asarray(leaf, np.float64) if is_real else leaf
 
     leaves, treedef = flattened(params)

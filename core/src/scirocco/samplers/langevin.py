@@ -156,8 +156,9 @@ class PSGLD(Mover):
             raise InvalidValueError(f"`decay` of PSGLD must be between 0 and 1, got {self.decay}.")
         _checks.positive(self.damping, "damping", "PSGLD")
         _checks.positive(self.gradient_scale, "gradient_scale", "PSGLD")
-        for name in ("decay", "damping", "gradient_scale"):  # whole numbers beyond 32 bits, too
-            object.__setattr__(self, name, _checks.as_float(getattr(self, name)))
+        numbers = {"decay": self.decay, "damping": self.damping, "gradient_scale": self.gradient_scale}
+        for name, value in numbers.items():  # whole numbers beyond 32 bits, too
+            object.__setattr__(self, name, _checks.as_float(value))
 
     @property
     def needs(self) -> Needs:

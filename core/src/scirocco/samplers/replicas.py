@@ -164,7 +164,7 @@ class ReplicaExchange(Trajectory):
 
     def with_settings(self, **settings: Any) -> Trajectory:
         """New settings of the inner sampler."""
-        return rebuilt(self, inner=rebuilt(self.inner, **settings))
+        return rebuilt(self, inner=self.inner.with_settings(**settings))
 
     def check_params(self, params: Params, num_steps: int) -> None:
         """Check the hyper-parameters of the inner sampler."""

@@ -89,8 +89,12 @@ class Trajectory(Sampler):
             )
 
     def with_settings(self, **settings: Any) -> Trajectory:
-        """With another step size, L or jumps, from the adaptation, which need no checks."""
-        return rebuilt(self, **settings)
+        """With another step size, L or jumps, from the adaptation, which need no checks.
+
+        What is None need not be a field: a class of one's own may have no jumps and no reference.
+        """
+        fields = _tree.fields_of(self)
+        return rebuilt(self, **{name: value for name, value in settings.items() if name in fields or value is not None})
 
     @abc.abstractmethod
     def step(

@@ -14,15 +14,29 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from scirocco import _checks
+from scirocco._adjustable import Adjustable
 from scirocco.errors import InvalidTypeError, StoreError
-from scirocco.store.sizes import STORING
 
 TMP = ".tmp"
 _LOCK_TRIES, _LOCK_WAIT = 10, 0.02  # tries, and seconds between two of them
 _LOCK_BYTE = 1 << 20  # Windows forbids reading a locked byte: this one is beyond the text
+
+
+@dataclass
+class StoreSizes(Adjustable):
+    """How a store is cut into files, and how many of them wait to be written."""
+
+    chunk_draws: int = 8_192
+    """The most draws in a chunk of an array."""
+    unsynced_files: int = 256
+    """Files written since the last sync."""
+
+
+STORING = StoreSizes()
 
 
 @contextlib.contextmanager

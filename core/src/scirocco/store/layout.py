@@ -17,7 +17,7 @@ import numpy as np
 
 from scirocco.errors import InvalidTypeError, InvalidValueError, StoreError
 from scirocco.store import zarr_format as zarr
-from scirocco.store.sizes import STORING
+from scirocco.store.files import STORING
 
 INNER = "scirocco"
 """The subfolder for everything except draws: the record, the commit, the sampler's state, the lock."""

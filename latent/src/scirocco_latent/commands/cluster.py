@@ -10,7 +10,16 @@ import numpy as np
 
 from scirocco.cli import _common
 from scirocco.cli._common import names_of, say, typer, width
-from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, predict_command, show_command
+from scirocco.cli._models import (
+    Fitting,
+    Opened,
+    PredictedTable,
+    Shown,
+    chosen,
+    fit_command,
+    predict_command,
+    show_command,
+)
 from scirocco.errors import InvalidValueError
 from scirocco_latent.commands.topics_tables import flow
 
@@ -162,7 +171,7 @@ def shown(
 @predict_command(cluster_app, "cluster")
 def predicted(
     opened: Opened, data: Annotated[Path, _DATA], columns: Annotated[str | None, _COLUMNS] = None
-) -> Predicted:
+) -> PredictedTable:
     """Write the most probable cluster of every row, and its probability.
 
     Example: scirocco cluster predict flowers-run flowers.csv --out labels.csv
@@ -180,7 +189,7 @@ def predicted(
     )
     sizes = {int(label): int((labels == label).sum()) for label in np.unique(labels)}
     values = {"num_rows": len(labels), "rows_of_cluster": sizes}
-    return Predicted(table, values, f"{len(labels):,} rows in {len(sizes)} clusters")
+    return PredictedTable(table, values, f"{len(labels):,} rows in {len(sizes)} clusters")
 
 
 # -- clusters on the terminal ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from scirocco.cli._common import JSON, print_json, typer
 from scirocco.cli._models import (
     Fitting,
     Opened,
-    Predicted,
+    PredictedTable,
     Shown,
     chosen,
     fit_command,
@@ -93,7 +93,7 @@ def predicted(
     data: Annotated[Path, _TABLE],
     columns: Annotated[str | None, _COLUMNS] = None,
     by: Annotated[str | None, _BY] = None,
-) -> Predicted:
+) -> PredictedTable:
     """Write the most probable state of every row, and its probability, given the whole series.
 
     Example: scirocco hmm predict run visits.csv --by user --out states.csv
@@ -104,7 +104,7 @@ def predicted(
     visited = np.bincount(shares.argmax(axis=1), minlength=shares.shape[1])
     told = ", ".join(f"{count:,} in state {k}" for k, count in enumerate(visited))
     values = {"num_rows": len(table), "rows": visited.tolist()}
-    return Predicted(table, values, f"{_common.counted(len(table), 'row')} ({told})")
+    return PredictedTable(table, values, f"{_common.counted(len(table), 'row')} ({told})")
 
 
 @hmm_app.command("forecast")

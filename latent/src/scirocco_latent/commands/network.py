@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from scirocco.cli import _common
 from scirocco.cli._common import typer, write_whole
-from scirocco.cli._models import Fitting, Opened, Predicted, Shown, chosen, fit_command, predict_command, show_command
+from scirocco.cli._models import (
+    Fitting,
+    Opened,
+    PredictedTable,
+    Shown,
+    chosen,
+    fit_command,
+    predict_command,
+    show_command,
+)
 from scirocco.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -133,7 +142,7 @@ def shown(
 @predict_command(network_app, "network")
 def predicted(
     opened: Opened, pairs: Annotated[Path, _PAIRS], columns: Annotated[str | None, _COLUMNS] = None
-) -> Predicted:
+) -> PredictedTable:
     """Write the probability of an edge of every pair, and that both nodes are in the same block.
 
     Example: scirocco network predict run pairs.csv --out links.csv
@@ -145,7 +154,7 @@ def predicted(
     found = opened.model.predict_proba(table)
     told = table.assign(probability=found, same_block=opened.model.co_membership(table))
     values = {"num_pairs": len(table), "mean": float(found.mean())}
-    return Predicted(told, values, f"{len(table):,} pairs, mean probability {found.mean():.3g}")
+    return PredictedTable(told, values, f"{len(table):,} pairs, mean probability {found.mean():.3g}")
 
 
 def _print_blocks(opened: Opened, table: Any) -> None:
@@ -167,5 +176,6 @@ def _print_blocks(opened: Opened, table: Any) -> None:
 
 def _number(model: Any) -> int | None:
     """The number of blocks or communities in the arguments."""
-    found: int | None = getattr(model, "num_blocks", None) or getattr(model, "num_communities", None)
+    settings = model.get_params()
+    found: int | None = settings.get("num_blocks") or settings.get("num_communities")
     return found

@@ -60,7 +60,7 @@ def _numbers(model: DPMixture) -> Section:
         f"{likely}. The posterior mean of the concentration is {number(model.concentration_, 3)}."
     )
     values, counts = np.unique(found, return_counts=True)
-    frame = svg.Frame((values[0] - 1.0, values[-1] + 1.0), (0.0, counts.max() / found.size * 1.05))
+    frame = svg.ChartFrame((values[0] - 1.0, values[-1] + 1.0), (0.0, counts.max() / found.size * 1.05))
     bars = [
         svg.bars(frame, [value - 0.45, value + 0.45], [times / found.size], "c0")
         for value, times in zip(values, counts, strict=True)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.diffusions.host._threads import available_cores
+from scirocco._programs import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.model.density import Model
 from scirocco.models._core import device

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scirocco import _checks
 from scirocco._extras import require
 from scirocco.data.native.corpus import CorpusSource
-from scirocco.data.values import Frame, Sparse, as_csr, as_numpy, missing
+from scirocco.data.values import AsArray, Frame, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models.inputs.tables import numbers
 from scirocco_latent.lda.readers import Vocabulary, check_counts, check_words, read_matrix, read_vocabulary
@@ -208,7 +208,7 @@ def _check_size(given: int | None, found: int) -> None:
 
 def _is_table(X: object) -> bool:
     """Whether X is an array or data frame of numbers; arrays of words or objects are read as documents."""
-    if not hasattr(X, "__array__"):
+    if not isinstance(X, AsArray):
         return False
     array = as_numpy(X, "the matrix of counts")
     if array.dtype == object and isinstance(X, Frame):  # pandas' nullable numbers

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -76,6 +76,15 @@ def check_words(words: Array, num_words: int | None, document: Callable[[int], s
         )
 
 
+@runtime_checkable
+class GensimDictionary(Protocol):
+    """The words of a corpus of gensim."""
+
+    @property
+    def token2id(self) -> Mapping[str, int]:
+        """The number of each word."""
+
+
 def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | None]:
     """The words in the order of their ids, and their number; None for what is not known.
 
@@ -94,8 +103,8 @@ def read_vocabulary(vocabulary: object) -> tuple[tuple[str, ...] | None, int | N
     if isinstance(vocabulary, (str, os.PathLike)):
         _checks.path(vocabulary, "vocabulary")
         words = _word_list(Path(vocabulary).expanduser())  # as typed, for messages
-    elif isinstance(ids := getattr(vocabulary, "token2id", None), Mapping):
-        words = _by_id(ids)
+    elif isinstance(vocabulary, GensimDictionary) and isinstance(vocabulary.token2id, Mapping):
+        words = _by_id(vocabulary.token2id)
     elif isinstance(vocabulary, Mapping):
         words = _by_id(vocabulary)
     elif _checks.is_list(vocabulary):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco._tree import is_array
 from scirocco.diagnostics import rhat
 from scirocco.diagnostics.intervals import central, effective_draws, tails_of
 from scirocco.errors import InvalidValueError
@@ -54,6 +55,7 @@ class TopicResults(TopicModel):
     seed: int
     num_threads: int | None
     topic_names_: tuple[str, ...] = ()
+    _sklearn_output_config: Mapping[str, str] = {}
     alpha_: Array
     beta_: float
     shares_: Array | None
@@ -234,15 +236,15 @@ class TopicResults(TopicModel):
 
     def _as_output(self, shares: Array, X: object) -> Any:
         """Shares as an array, or as the data frame that `set_output` asks for, with the index of X."""
-        kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        kind = self._sklearn_output_config.get("transform", "default")
         if kind == "default":
             return shares
         names = list(self.get_feature_names_out())
         if kind == "polars":
             return require("polars", 'set_output(transform="polars")').DataFrame(shares, schema=names)
-        index = getattr(X, "index", None)
         pandas = require("pandas", 'set_output(transform="pandas")')
-        return pandas.DataFrame(shares, columns=names, index=None if callable(index) else index)
+        index = X.index if isinstance(X, (pandas.DataFrame, pandas.Series)) else None
+        return pandas.DataFrame(shares, columns=names, index=index)
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
         """Names of the columns of `transform`: "topic0", "topic1", ..."""
@@ -312,9 +314,9 @@ class TopicResults(TopicModel):
             X, self._known(), column=column, encoding=encoding, tokeniser=self._split_by(), may_be_empty=may_be_empty
         ).corpus
 
-    def _check_columns(self, X: object) -> None:
+    def _check_columns(self, X: Any) -> None:
         """Raise an error if a matrix has other columns than the words of the fit, which have no names."""
-        shape: tuple[int, ...] = getattr(X, "shape", ())
+        shape: tuple[int, ...] = X.shape if is_array(X) else ()
         if self.vocabulary_ is None and len(shape) == 2 and shape[1] != self.n_features_in_:
             raise InvalidValueError(
                 f"X has {shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "

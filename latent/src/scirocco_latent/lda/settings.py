@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from scirocco import _checks
+from scirocco._programs import available_cores
 from scirocco.data.sources import check_memory
-from scirocco.diffusions.host._threads import available_cores
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.models._core import device as devices
 from scirocco.models._core.device import HOST

@@ -13,6 +13,7 @@ import numpy as np
 
 from scirocco import _checks
 from scirocco._extras import require
+from scirocco._tree import name_of
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco_latent.lda.corpus import Corpus, as_corpus
 from scirocco_latent.lda.embedded import STOP_WORDS as _ENGLISH
@@ -178,7 +179,7 @@ class Tokeniser:
 
     def as_json(self) -> dict[str, Any]:
         """The tokeniser as plain values; of an own function only its name."""
-        name = None if self.function is None else getattr(self.function, "__name__", "function")
+        name = None if self.function is None else name_of(self.function, "function")
         return asdict(replace(self, function=None)) | {"function": name}
 
     @classmethod
@@ -192,7 +193,7 @@ class Tokeniser:
     def about(self) -> str:
         """What was chosen, in a few words."""
         stopped = f"{self.language} stop words" if self.language else "no stop words"
-        own = f"own function `{getattr(self.function, '__name__', 'function')}`" if self.function else stopped
+        own = f"own function `{name_of(self.function, 'function')}`" if self.function else stopped
         phrases = f", {len(self.phrases):,} phrases" if self.phrases else ""
         return f"{own}, words in at least {self.min_documents} documents{phrases}"
 

@@ -96,7 +96,7 @@ def _prevalences(listed: list[Topic], prevalence: Prevalence) -> Section:
         leading = [] if prevalence.leading is None else [f"{prevalence.leading[topic.number]:.1%} of documents"]
         first = ", ".join(word.word for word in topic.words[:4])
         rows.append([str(topic.number), f"{topic.share:.2%}", *leading, first])
-    frame = svg.Frame((0.0, float(len(listed))), (0.0, largest * 1.05))
+    frame = svg.ChartFrame((0.0, float(len(listed))), (0.0, largest * 1.05))
     heights = [topic.share or 0.0 for topic in listed]
     drawn = [svg.axes(frame, "topics, the largest first"), svg.bars(frame, np.arange(len(listed) + 1), heights, "c0")]
     chart = svg.figure(frame, drawn, "Share of each topic")

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scirocco.diffusions.host._threads import available_cores, run_blocks
+from scirocco._programs import available_cores
+from scirocco.diffusions.host._threads import run_blocks
 from scirocco_latent.lda.sizes import FITTING
 
 LANES = 16

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from scirocco import datasets
-from scirocco.diffusions.host._threads import available_cores
+from scirocco._programs import available_cores
 from scirocco.models import DPMixture
 from scirocco_latent.dp.prediction import log_predictive
 from scirocco_papers.base import Outcome, Settings

@@ -6,6 +6,7 @@ import itertools
 import math
 import mmap
 import os
+import sys
 import threading
 import weakref
 import zlib
@@ -73,7 +74,7 @@ class ArrayFile:
 
     def __init__(self, path: Path, dtype: np.dtype, rows: int, row_shape: tuple[int, ...], *, mapped: bool = False):
         self.path, self.dtype, self.rows, self.row_shape = path, dtype, rows, row_shape
-        self.mapped = mapped or not hasattr(os, "pread")
+        self.mapped = mapped or sys.platform == "win32"
         self._row_bytes = dtype.itemsize * math.prod(row_shape)
         self._offset = len(encode_header(dtype, (rows, *row_shape)))
         self.size = self._offset + rows * self._row_bytes

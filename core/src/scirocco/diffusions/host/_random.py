@@ -12,6 +12,7 @@ hashing a seed of 128 bits and a counter: the draws then depend on them alone, n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections.abc import Callable
@@ -72,10 +73,11 @@ def cached(function: Callable[..., Any]) -> Any:
     may all have the same date. So the name in the cache includes a digest of everything in this folder.
     """
     function.__qualname__ += f"_{_digest()}"
-    compiled = njit(nogil=True, cache=True, error_model="numpy")(function)
-    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if type(files) is IndexDataCacheFile:
-        files.__class__ = Files
+    compiled: Any = njit(nogil=True, cache=True, error_model="numpy")(function)
+    with contextlib.suppress(AttributeError):  # compiled code that is not kept has no files
+        files = compiled._cache._cache_file
+        if type(files) is IndexDataCacheFile:
+            files.__class__ = Files
     return compiled
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 from scirocco import _checks
+from scirocco._programs import available_cores
 
 _PIECES = 4  # pieces of work per thread: enough to even out entries that take longer than others
 
@@ -22,15 +24,8 @@ def _forget_pool() -> None:
     _pool, _lock = None, Lock()
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=_forget_pool)
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _shared_pool() -> ThreadPoolExecutor:

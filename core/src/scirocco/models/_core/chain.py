@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from scirocco.diffusions.host._threads import available_cores
+from scirocco._programs import available_cores
 from scirocco.run.keeping import Chains, HostChunk, Kept
 from scirocco.types import PyTree
 

@@ -7,8 +7,8 @@ module with `MODELS` (and `FUNCTIONS`), which an entry point in the group `sciro
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+import pkgutil
 from typing import Any, NamedTuple
 
 from scirocco.errors import MissingExtraError
@@ -89,7 +89,7 @@ _ELSEWHERE = {
 def model_class(name: str) -> Any:
     """The class of a model, imported when it is first used."""
     module = MODELS[name].module
-    return module if isinstance(module, type) else getattr(importlib.import_module(module), name)
+    return module if isinstance(module, type) else pkgutil.resolve_name(f"{module}:{name}")
 
 
 def refuse_if_missing(name: str, what: str) -> None:

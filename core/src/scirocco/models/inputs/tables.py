@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from scirocco import _checks
-from scirocco.data.values import Frame, Series, Sparse, as_csr, as_numpy, missing
+from scirocco.data.values import Frame, NamedColumns, Series, Sparse, as_csr, as_numpy, missing
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 CONSTANT = ("refuse", "keep")
@@ -119,10 +119,10 @@ def _table(X: TableLike, who: str, levels: Mapping[str, list[object]]) -> tuple[
         if levels and names is not None:
             indicators = {name: [f"{name}[{level}]" for level in some[1:]] for name, some in levels.items()}
             names = tuple(new for name in names for new in indicators.get(name, [name]))
-    elif (columns := getattr(X, "column_names", None)) is not None:  # Arrow
-        _refuse_twins(columns, who)
-        names = tuple(columns)
-        array = _by_column(X, columns, names, {})
+    elif isinstance(X, NamedColumns):
+        names = tuple(X.column_names)
+        _refuse_twins(list(names), who)
+        array = _by_column(X, names, names, {})
     elif isinstance(X, Sparse):
         if X.shape[0] * X.shape[-1] > _MOST_DENSE:
             raise InvalidTypeError(

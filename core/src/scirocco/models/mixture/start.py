@@ -39,7 +39,7 @@ class RoughFit(NamedTuple):
     weights: np.ndarray
 
 
-class StepSizes(NamedTuple):
+class MixtureSteps(NamedTuple):
     """Step sizes: ε for each mean (K, d) and each log scale (K, d), h for the weights."""
 
     means: np.ndarray
@@ -63,7 +63,7 @@ def rough_fit(
 
 def step_sizes(
     x: np.ndarray, start: RoughFit, priors: Priors, batch_size: int | None, rng: np.random.Generator
-) -> StepSizes:
+) -> MixtureSteps:
     """ε = 0.1 / λ for each number, and SCIR's rule for h.
 
     λ = N E[r] / s² + 1 / σ₀² (for log s: 2 N E[r] + 4 rate / s²) is the curvature with labels known, more than the true
@@ -79,7 +79,7 @@ def step_sizes(
     scales = _EXTRA / (2 * size + 4 * rate / start.scales**2)
     noise = 0.0 if batch_size is None else total**2 / batch_size * shares.mean(0) * (1 - shares.mean(0))
     share = np.minimum(_EXTRA * size[:, 0] / np.maximum(noise, 1e-30), np.tanh(LONGEST / 2))
-    return StepSizes(means, scales, float(np.min(2 * np.arctanh(share))))
+    return MixtureSteps(means, scales, float(np.min(2 * np.arctanh(share))))
 
 
 def _seeds(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -179,7 +179,7 @@ def checked_inputs(X: TableLike, like: Form | None = None) -> tuple[np.ndarray, 
 
 
 def _is_pixels(X: TableLike, like: Form | None) -> bool:
-    if getattr(X, "dtype", None) != np.uint8 or isinstance(X, Sparse):
+    if _tree.dtype_of(X) != np.uint8 or isinstance(X, Sparse):
         return False
     return (like is not None and like.pixels) or bool(np.max(as_numpy(X, "X of BNN"), initial=0) > 1)
 
