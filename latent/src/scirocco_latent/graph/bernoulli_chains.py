@@ -9,11 +9,11 @@ without an edge of each node, and cost O(nodes · K · (pairs of a node)).
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph import poisson_chains
 from scirocco_latent.graph.edges import Array
@@ -27,14 +27,8 @@ _OFTEN = 10**6
 """Up to so many pairs B is drawn after each pass, otherwise after each tenth."""
 _LEAST = 1e-12
 """The least probability of an edge, and of none."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.graph import _bernoulli
-
-    return _bernoulli
+kernels = later("scirocco_latent.graph._bernoulli")
+"""The compiled kernels."""
 
 
 class BernoulliPrior(NamedTuple):

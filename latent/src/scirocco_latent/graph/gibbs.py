@@ -14,34 +14,22 @@ merged in between (`_splits`).
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, gammaln
 
+from scirocco._extras import later
 from scirocco.models._core.chain import BlockPurpose, Chain
 from scirocco_latent.graph.edges import Array, EdgeGraph
 
 _LEAST = 1e-300  # avoids log 0
 _RUN = 64  # nodes in a row of memory
 _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.graph import _kernels
-
-    return _kernels
-
-
-@functools.cache
-def split_kernels() -> Any:
-    """The compiled splits and merges."""
-    from scirocco_latent.graph import _splits
-
-    return _splits
+kernels = later("scirocco_latent.graph._kernels")
+"""The compiled kernels."""
+split_kernels = later("scirocco_latent.graph._splits")
+"""The compiled splits and merges."""
 
 
 class BlockPrior(NamedTuple):

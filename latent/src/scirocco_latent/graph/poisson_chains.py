@@ -12,12 +12,12 @@ enter through the sums of weights alone.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.errors import DivergenceError
 from scirocco.models._core.chain import BlockPurpose
 from scirocco.simplex import tables as gammas
@@ -33,14 +33,8 @@ _LARGEST = 1e30
 """Sum of weights at which they have diverged."""
 _STATE = ("weights", "sums", "rate", "matrix", "receive", "fro", "entering")
 """What all chains need in the next step."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.graph import _poisson
-
-    return _poisson
+kernels = later("scirocco_latent.graph._poisson")
+"""The compiled kernels."""
 
 
 class PoissonPrior(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError
 from scirocco.models._core.chain import Chain, Spec
@@ -30,6 +31,8 @@ _START_PASSES = 40
 """Passes of the LDA whose topics are the start of a chain."""
 _SECONDS, _LEAST_SWEEPS, _MOST_SWEEPS = 40.0, 200, 1_000
 """Default length: about this time on one core, within limits of sweeps."""
+kernels = later("scirocco_latent.lda._paths")
+"""The compiled kernels."""
 
 
 class GaussianChain(Chain):
@@ -131,10 +134,3 @@ class GaussianTopics(TopicModel):
         model._settle(run, self._noted | {"topic_names": []}, {})
         model.tokeniser_ = self.tokeniser_
         return model
-
-
-def kernels() -> Any:
-    """Import the compiled kernels when they are first needed."""
-    from scirocco_latent.lda import _paths
-
-    return _paths
