@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -119,14 +120,7 @@ def gamma(
     if kind not in (np.float32, np.float64):
         raise InvalidTypeError(f"`dtype` must be float32 or float64, got {kind}.")
     result = arguments.output(out, shapes.shape, kind)
-    array, varies, value = arguments.operand(shapes, shapes.shape, kind, result)
-    words = arguments.seed_words(seed, _GAMMA)
-    kernels = compiled()
-
-    def work(first: int, last: int) -> None:
-        kernels.gamma_blocks(array, varies, value, result.reshape(-1), words, first, last)
-
-    return _run(work, result, num_threads)
+    return _of_each(compiled().gamma_blocks, shapes, kind, result, arguments.seed_words(seed, _GAMMA), num_threads)
 
 
 def poisson(seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_threads: int | None = None) -> Array:
@@ -154,12 +148,23 @@ def poisson(seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_thread
     if means.size and means.max() > _LARGEST_MEAN:
         raise InvalidValueError(f"`mean` must be at most {_LARGEST_MEAN:g}, got {means.max()}.")
     result = arguments.output(out, means.shape, np.int64)
-    array, varies, value = arguments.operand(means, means.shape, np.float64, result)
-    words = arguments.seed_words(seed, _POISSON)
-    kernels = compiled()
+    kernel, kind = compiled().poisson_blocks, np.dtype(np.float64)
+    return _of_each(kernel, means, kind, result, arguments.seed_words(seed, _POISSON), num_threads)
+
+
+def _of_each(
+    kernel: Callable[..., None],
+    parameter: Array,
+    kind: np.dtype[Any],
+    result: Array,
+    words: arguments.Words,
+    num_threads: int | None,
+) -> Array:
+    """Numbers of a distribution with one parameter, of which the kernel reads numbers of this kind."""
+    array, varies, value = arguments.operand(parameter, parameter.shape, kind, result)
 
     def work(first: int, last: int) -> None:
-        kernels.poisson_blocks(array, varies, value, result.reshape(-1), words, first, last)
+        kernel(array, varies, value, result.reshape(-1), words, first, last)
 
     return _run(work, result, num_threads)
 
