@@ -66,6 +66,13 @@ def test_every_room_says_what_it_offers(room):
         assert hasattr(module, name), f"scirocco.{room}.__all__ names {name}, which is not there"
 
 
+def test_the_other_names_of_a_module_are_those_that_no_page_names():
+    assert names("scirocco.simplex\n...") == ("scirocco.simplex", {"GammaState": "", "LazySCIR": ""}, [])
+    assert list(names("scirocco.report :inherited:\nshow: In a browser.\n...")[1]) == [
+        "show", "Html", "Report", "Section", "View"
+    ]  # fmt: skip
+
+
 def test_no_name_stands_twice_in_the_reference():
     assert len(SHOWN) == len(set(SHOWN))
 

@@ -1,8 +1,10 @@
-"""Optional packages: imported where they are used, with a helpful message if they are missing."""
+"""Modules imported where they are used: optional packages, with a helpful message if they are missing; kernels."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 
 from scirocco.errors import MissingExtraError
@@ -33,3 +35,8 @@ def require(module: str, purpose: str) -> ModuleType:
             f"Install it with `pip install {package}`, or with all that scirocco uses: `{command}`.",
             name=package,
         ) from error
+
+
+def later(module: str) -> Callable[[], ModuleType]:
+    """A function that returns a module, and imports it when it is first called: compiled code takes long to import."""
+    return functools.cache(functools.partial(importlib.import_module, module))

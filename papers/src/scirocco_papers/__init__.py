@@ -7,6 +7,7 @@ To add one, write a module (or a folder with a module `run`) with `run(settings)
 from __future__ import annotations
 
 import difflib
+from typing import Any
 
 from scirocco.errors import InvalidValueError
 from scirocco_papers.base import Claim, Experiment, Outcome, Reproduction, Settings, reproduce, run_of
@@ -26,200 +27,184 @@ __all__ = [
     "reproduce",
 ]
 
+
+def _in_module(name: str, **known: Any) -> Experiment:
+    """The experiment of the module (or folder) of that name, which is not imported before it runs."""
+    return Experiment(name, run=run_of(name.replace("-", "_")), **known)
+
+
 _EXPERIMENTS = (
-    Experiment(
+    _in_module(
         name="gaussian-scaling",
         title="SGLD-CV and NUTS as the data grow",
         figure="thesis, figure 4.2.1",
-        run=run_of("gaussian_scaling"),
         duration="about 3 min; quick 10 s",
         needs=("numpyro",),
         cite=("baker2018thesis", "baker2019r"),
     ),
-    Experiment(
+    _in_module(
         name="gaussian-mixture",
         title="Six samplers on a mixture of two Gaussians",
         figure="thesis, figure 4.6.1",
-        run=run_of("gaussian_mixture"),
         seed=2,
         duration="about 1 min; quick 20 s",
         needs=("numpyro", "optax"),
         cite=("baker2018thesis", "baker2019r"),
     ),
-    Experiment(
+    _in_module(
         name="recipe-1d",
         title="The complete recipe: with Γ and without",
         figure="Ma, Chen & Fox (2015), figure 2 left",
-        run=run_of("recipe_1d"),
         duration="about 30 s; quick 15 s",
         cite=("ma2015",),
     ),
-    Experiment(
+    _in_module(
         name="recipe-2d",
         title="The complete recipe: exploring a bent law",
         figure="Ma, Chen & Fox (2015), figure 2 right",
-        run=run_of("recipe_2d"),
         duration="about 2 min; quick 20 s",
         cite=("ma2015",),
     ),
-    Experiment(
+    _in_module(
         name="sparse-dirichlet",
         title="A sparse Dirichlet posterior: small values and spread",
         figure="Baker et al. (2018), figure 1; Barile & Nemeth, figure 1",
-        run=run_of("sparse_dirichlet"),
         duration="about 25 s; quick 10 s",
         needs=("scipy",),
         cite=("baker2018", "barile2024"),
     ),
-    Experiment(
+    _in_module(
         name="dks",
         title="Distance to Dirichlet posteriors by minibatch size",
         figure="Baker et al. (2018), figure 2",
-        run=run_of("dks"),
         duration="about 4.5 min; quick 20 s",
         needs=("scipy",),
         cite=("baker2018",),
     ),
-    Experiment(
+    _in_module(
         name="scir-variance",
         title="The variance of SCIR and SCIR-CV before and at stationarity",
         figure="Barile & Nemeth, figure 3",
-        run=run_of("scir_variance"),
         duration="about 10 s; quick 1 s",
         cite=("barile2024",),
     ),
-    Experiment(
+    _in_module(
         name="lda-wikipedia",
         title="Topic models of Wikipedia: SCIR, SCIR-CV, SGRLD and Gibbs",
         figure="Baker et al. (2018), figures 3a, 4a; Barile & Nemeth, figure 2",
-        run=run_of("lda_wikipedia"),
         duration="about 15 min; quick 15 s",
         needs=("scipy", "numba"),
         cite=("baker2018", "barile2024", "patterson2013"),
     ),
-    Experiment(
+    _in_module(
         name="lda-recipe",
         title="Topic models of Wikipedia by the samplers of the complete recipe",
         figure="Ma, Chen & Fox (2015), figure 3",
-        run=run_of("lda_recipe"),
         duration="about 2 min; quick 5 s",
         needs=("scipy", "numba"),
         cite=("ma2015", "patterson2013"),
     ),
-    Experiment(
+    _in_module(
         name="lda-cv",
         title="Topic models of Wikipedia by SGLD with and without control variates",
         figure="thesis, figure 3.5.5",
-        run=run_of("lda_cv"),
         duration="about 6 min; quick 5 s",
         needs=("scipy", "numba"),
         cite=("baker2018thesis", "baker2019"),
     ),
-    Experiment(
+    _in_module(
         name="dp-msweb",
         title="A Dirichlet-process mixture of web visits: SCIR, SCIR-CV, SGRLD and Gibbs",
         figure="Baker et al. (2018), figures 3b, 4b",
-        run=run_of("dp_msweb"),
         duration="about 40 s; quick 10 s",
         needs=("scipy", "numba"),
         cite=("baker2018",),
     ),
-    Experiment(
+    _in_module(
         name="hmm-series",
         title="Hidden Markov models: samplers side by side, and the error of buffers",
         figure="Baker et al. (2018), section 1; Barile & Nemeth, section 1; Aicher et al. (2019), figure 2",
-        run=run_of("hmm_series"),
         duration="about 1 min; quick 5 s",
         needs=("numba", "scipy"),
         cite=("baker2018", "barile2024", "aicher2019"),
     ),
-    Experiment(
+    _in_module(
         name="network-links",
         title="Mixed memberships in networks: samplers side by side",
         figure="Baker et al. (2018), section 1; Barile & Nemeth, section 1; Li, Ahn & Welling (2016)",
-        run=run_of("network_links"),
         duration="about 6 min; quick 15 s",
         needs=("numba", "scipy"),
         cite=("baker2018", "barile2024"),
     ),
-    Experiment(
+    _in_module(
         name="cost-in-n",
         title="What a fixed accuracy costs SGLD and SGLD-CV as the data grow",
         figure="thesis, section 3.3 (Cor. 3.3.8)",
-        run=run_of("cost_in_n"),
         duration="about 2 min; quick 20 s",
         needs=("scipy",),
         cite=("baker2018thesis", "baker2019"),
     ),
-    Experiment(
+    _in_module(
         name="exact-in-n",
         title="Exact samplers with few rows: their distribution and cost as the data grow",
         figure="thesis, section 2.4.1 (no figure there)",
-        run=run_of("exact_in_n"),
         duration="about 5 min; quick 45 s",
         needs=("scipy",),
         cite=("baker2018thesis",),
     ),
-    Experiment(
+    _in_module(
         name="zero-variance",
         title="Zero-variance control variates after SGLD-CV, on covertype",
         figure="thesis, figures 3.5.2 and 3.5.4, theorem 3.4.2",
-        run=run_of("zero_variance"),
         duration="about 30 s; quick 15 s",
         needs=("scipy",),
         cite=("baker2018thesis", "baker2019", "mira2013"),
     ),
-    Experiment(
+    _in_module(
         name="tuning",
         title='`step_size="auto"` against grid search, on ten posteriors',
         figure="none: after Coullon, South & Nemeth (2021), MAMBA",
-        run=run_of("tuning"),
         duration="about 6 min; quick 80 s",
         needs=("numpyro", "optax"),
         cite=("coullon2023",),
     ),
-    Experiment(
+    _in_module(
         name="logistic-covertype",
         title="Logistic regression on covertype: SGLD, SGLD-CV, SAGA, and R's six samplers",
         figure="thesis, figures 3.5.1, 3.5.2, 4.5.1, 4.6.2 and A.3.1",
-        run=run_of("logistic_covertype"),
         duration="about 3 min; quick 30 s",
         needs=("optax", "scipy"),
         cite=("baker2018thesis", "baker2019", "baker2019r"),
     ),
-    Experiment(
+    _in_module(
         name="bpmf-movielens",
         title="Matrix factorisation of MovieLens 100k by SGLD, SGLD-CV and SAGA",
         figure="thesis, figures 3.5.3, 3.5.4 and A.3.2",
-        run=run_of("bpmf_movielens"),
         duration="about 7 min; quick 45 s",
         needs=("scipy",),
         cite=("baker2018thesis", "baker2019", "chen2014"),
     ),
-    Experiment(
+    _in_module(
         name="bnn-mnist",
         title="Bayesian neural network on MNIST: the log loss along six samplers",
         figure="thesis, figure 4.6.3",
-        run=run_of("bnn_mnist"),
         seed=1,
         duration="about 6 min (2 on an accelerator, with longer chains); quick 40 s",
         needs=("optax",),
         cite=("baker2018thesis", "baker2019r"),
     ),
-    Experiment(
+    _in_module(
         name="posterior-bias",
         title="Bias and efficiency of every sampler with every estimator, against NUTS on covertype",
         figure="none: ours",
-        run=run_of("posterior_bias"),
         duration="about 6 min; quick 1 min",
         needs=("optax", "numpyro", "arviz"),
         cite=("scirocco",),
     ),
-    Experiment(
+    _in_module(
         name="divide-and-conquer",
         title="Stochastic gradients beside consensus, KDEMC and Weierstrass",
         figure="thesis, figures 2.4.1 to 2.4.4",
-        run=run_of("divide_and_conquer"),
         duration="about 15 min; quick 2 min",
         needs=("numpyro", "scipy"),
         cite=("baker2018thesis", "scott2016", "neiswanger2014", "wang2013"),

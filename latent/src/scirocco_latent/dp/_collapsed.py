@@ -17,6 +17,9 @@ from scirocco_latent.dp._families import clear, copy, evidence, move, weigh
 
 Array = np.ndarray
 
+Given = tuple[Arrays, Array, Array, Arrays, Arrays, float, int, Array, Array]
+"""Rows, labels, room for the members of a cluster, clusters, room for two of them, α, slots used, space, the stream."""
+
 
 @kept
 def begin_words(seed0: uint64, seed1: uint64, words: Array) -> None:
@@ -117,19 +120,7 @@ def _apart(alpha: float, data: Arrays, pair: Arrays) -> float:
 
 
 @kept
-def split(
-    label: int,
-    num_clusters: int,
-    data: Arrays,
-    labels: Array,
-    members: Array,
-    clusters: Arrays,
-    pair: Arrays,
-    alpha: float,
-    used: int,
-    space: Array,
-    words: Array,
-) -> tuple[int, bool]:
+def split(label: int, num_clusters: int, given: Given) -> tuple[int, bool]:
     """Propose to split a randomly chosen cluster; return the slots used and whether the split was accepted.
 
     Sequentially allocated (Dahl 2005): two of its rows are the first of two clusters, and the others, in an order that
@@ -139,6 +130,7 @@ def split(
 
         [2/((K + 1)K m_1 m_2)] / [2/(K m(m - 1))] = m(m - 1)/((K + 1) m_1 m_2).
     """
+    data, labels, members, clusters, pair, alpha, used, space, words = given
     sizes = clusters[0]
     if sizes[label] < 2:
         return used, False
@@ -169,21 +161,9 @@ def split(
 
 
 @kept
-def merge(
-    left: int,
-    right: int,
-    num_clusters: int,
-    data: Arrays,
-    labels: Array,
-    members: Array,
-    clusters: Arrays,
-    pair: Arrays,
-    alpha: float,
-    used: int,
-    space: Array,
-    words: Array,
-) -> tuple[int, bool]:
+def merge(left: int, right: int, num_clusters: int, given: Given) -> tuple[int, bool]:
     """Propose to merge two randomly chosen clusters: the reverse of `split`."""
+    data, labels, members, clusters, pair, alpha, used, space, words = given
     sizes = clusters[0]
     s0, s1 = words[0], words[1]
     num = _members(left, right, labels, members)

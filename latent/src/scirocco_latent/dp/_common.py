@@ -14,6 +14,10 @@ _LEAST = 5  # bits of half a number: smaller networks generate only few of the p
 
 kept = cached_for(__file__, _moves.__file__)
 Arrays = tuple[np.ndarray, ...]
+Known = tuple[Arrays, float, Arrays, float]
+"""Clusters of a batch and the factor to all rows, clusters of the rows of a reference and the factor to all rows."""
+How = tuple[int, int, float, np.ndarray]
+"""How parameters move: the number of clusters, the method, the step, the seed."""
 
 
 @inlined

@@ -18,7 +18,7 @@ from numpy import uint64
 from scirocco.diffusions.host._random import called, inlined, stream
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex._moves import moved
-from scirocco_latent.dp._common import Arrays
+from scirocco_latent.dp._common import Arrays, How, Known
 
 Array = np.ndarray
 
@@ -164,24 +164,13 @@ _FLOOR = 1e-300  # avoids log 0 and division by 0
 
 
 @called
-def advance(
-    parameters: Arrays,
-    clusters: Arrays,
-    scale: float,
-    reference: Arrays,
-    reference_scale: float,
-    num: int,
-    method: int,
-    step: float,
-    seed: Array,
-    first: int,
-    last: int,
-) -> None:
+def advance(parameters: Arrays, known: Known, how: How, first: int, last: int) -> None:
     """Move the variables of clusters k < num in the categories `first` to `last`; the shapes are a + scale * S_wk.
 
     SGRLD has the pull n x/Σx of all n counts of a cluster: no count then changes Σx, which x/Σx does not depend on. The
     variance of a count in a batch is at most `scale` times its expectation.
     """
+    (clusters, scale, reference, reference_scale), (num, method, step, seed) = known, how
     gammas, shares, table, prior = parameters[0], parameters[1], clusters[2], clusters[3][0]
     totals, others = clusters[1], reference[2]
     plain = factors(max(step, 1e-300), 1.0)

@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import overload
 
 from scirocco_latent.dp import _counts, _normal
-from scirocco_latent.dp._common import Arrays
+from scirocco_latent.dp._common import Arrays, How, Known
 
 Array = np.ndarray
 
@@ -41,20 +41,7 @@ def evidence(data: Arrays, clusters: Arrays, k: int) -> Any:
     """log density of all rows of a cluster."""
 
 
-def advance(
-    data: Arrays,
-    parameters: Arrays,
-    clusters: Arrays,
-    scale: float,
-    reference: Arrays,
-    reference_scale: float,
-    num: int,
-    method: int,
-    step: float,
-    seed: Array,
-    first: int,
-    last: int,
-) -> None:
+def advance(data: Arrays, parameters: Arrays, known: Known, how: How, first: int, last: int) -> None:
     """Move the parameters of clusters k < num by one step, in some of their coordinates."""
 
 
@@ -111,21 +98,13 @@ def _evidence(data: types.BaseTuple, clusters: types.Type, k: types.Type) -> Any
 def _advance(
     data: types.BaseTuple,
     parameters: types.Type,
-    clusters: types.Type,
-    scale: types.Type,
-    reference: types.Type,
-    reference_scale: types.Type,
-    num: types.Type,
-    method: types.Type,
-    step: types.Type,
-    seed: types.Type,
+    known: types.Type,
+    how: types.Type,
     first: types.Type,
     last: types.Type,
 ) -> Any:
     chosen = _of(data).advance
-    return lambda data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last: (
-        chosen(parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
-    )
+    return lambda data, parameters, known, how, first, last: chosen(parameters, known, how, first, last)
 
 
 @overload(rescale, jit_options=_PLAIN, strict=False)

@@ -21,7 +21,7 @@ from numpy import uint64
 from scirocco.diffusions.host._random import called, inlined, normal, stream
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex._moves import GIBBS, moved
-from scirocco_latent.dp._common import Arrays
+from scirocco_latent.dp._common import Arrays, How, Known
 
 Array = np.ndarray
 
@@ -135,24 +135,13 @@ def evidence(clusters: Arrays, k: int) -> float:
 
 
 @called
-def advance(
-    parameters: Arrays,
-    clusters: Arrays,
-    scale: float,
-    reference: Arrays,
-    reference_scale: float,
-    num: int,
-    method: int,
-    step: float,
-    seed: Array,
-    first: int,
-    last: int,
-) -> None:
+def advance(parameters: Arrays, known: Known, how: How, first: int, last: int) -> None:
     """Move coordinates `first` to `last` of clusters k < num; their sums are scale times those of `clusters`.
 
     With κ', μ', a', b' as in `_normal`: bτ follows a CIR process to Gamma(a'), μ an Ornstein-Uhlenbeck process to
     N(μ', 1/(κ'τ)), both of unit rate over the time `step`; GIBBS draws from the stationary distributions.
     """
+    (clusters, scale, _, _), (num, method, step, seed) = known, how
     means, precisions = parameters[0], parameters[1]
     sizes, sums, squares, prior, rates = clusters[0], clusters[1], clusters[2], clusters[6], clusters[7]
     plain = factors(max(step, 1e-300), 1.0)

@@ -14,7 +14,7 @@ from numpy import uint64
 from scirocco.diffusions.host._random import stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex._moves import GIBBS, moved
-from scirocco_latent.dp._common import Arrays, kept
+from scirocco_latent.dp._common import Arrays, How, Known, kept
 from scirocco_latent.dp._families import advance, born, clear, move, rescale, settle
 
 Array = np.ndarray
@@ -169,41 +169,16 @@ def extend(
 
 
 @kept
-def move_components(
-    data: Arrays,
-    parameters: Arrays,
-    clusters: Arrays,
-    scale: float,
-    reference: Arrays,
-    reference_scale: float,
-    num: int,
-    method: int,
-    step: float,
-    seed: Array,
-    first: int,
-    last: int,
-) -> None:
+def move_components(data: Arrays, parameters: Arrays, known: Known, how: How, first: int, last: int) -> None:
     """Move the parameters of components j < num by one step, in some of their coordinates."""
-    advance(data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, first, last)
+    advance(data, parameters, known, how, first, last)
 
 
 @kept
-def move_all_components(
-    data: Arrays,
-    parameters: Arrays,
-    clusters: Arrays,
-    scale: float,
-    reference: Arrays,
-    reference_scale: float,
-    num: int,
-    method: int,
-    step: float,
-    seed: Array,
-    coordinates: int,
-) -> None:
+def move_all_components(data: Arrays, parameters: Arrays, known: Known, how: How, coordinates: int) -> None:
     """Move the parameters of components j < num by one step, in all coordinates."""
-    advance(data, parameters, clusters, scale, reference, reference_scale, num, method, step, seed, 0, coordinates)
-    settle(data, parameters, 0, num)
+    advance(data, parameters, known, how, 0, coordinates)
+    settle(data, parameters, 0, how[0])
 
 
 @kept

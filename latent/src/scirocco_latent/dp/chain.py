@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import abc
 import warnings
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.data.arrays import ArraySource
 from scirocco.errors import SciroccoWarning
 from scirocco.models._core.chain import Arrays, Chain, MixturePurpose, Spec
@@ -15,39 +17,22 @@ from scirocco_latent.dp.families import BaseMeasure
 from scirocco_latent.dp.rows import Array, RealRows, Rows
 from scirocco_latent.dp.settings import MixtureSettings, first_concentration
 
-
-def collapsed_kernels() -> Any:
-    """Kernels of the collapsed sampler."""
-    from scirocco_latent.dp import _collapsed
-
-    return _collapsed
-
-
-def slice_kernels() -> Any:
-    """Kernels of the slice sampler."""
-    from scirocco_latent.dp import _slices
-
-    return _slices
-
-
-def row_kernels(kind: str) -> Any:
-    """`sweep`, `tally` and `allocate`, the loops over rows of a family."""
-    from scirocco_latent.dp import _counts_rows, _normal_rows
-
-    return _counts_rows if kind == "multinomial" else _normal_rows
-
-
-def order_kernels() -> Any:
-    """Kernels of random row orders."""
-    from scirocco_latent.dp import _common
-
-    return _common
-
-
+collapsed_kernels = later("scirocco_latent.dp._collapsed")
+"""Kernels of the collapsed sampler."""
+slice_kernels = later("scirocco_latent.dp._slices")
+"""Kernels of the slice sampler."""
+order_kernels = later("scirocco_latent.dp._common")
+"""Kernels of random row orders."""
+_ROWS = {"multinomial": later("scirocco_latent.dp._counts_rows"), "gaussian": later("scirocco_latent.dp._normal_rows")}
 _CHUNK = 16
 """Neighbours that stay together in batches: their labels fill one cache line."""
 _MANY_ROWS = 4096
 """Rows from which neighbours stay together: fewer fit in a cache in any order."""
+
+
+def row_kernels(kind: str) -> ModuleType:
+    """`sweep`, `tally` and `allocate`, the loops over rows of a family."""
+    return _ROWS[kind]()
 
 
 class MixtureChain(Chain):

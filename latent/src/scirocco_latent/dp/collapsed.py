@@ -95,16 +95,16 @@ class Collapsed(MixtureChain):
         if self._members.size != self.labels.size:
             self._members = np.empty(self.labels.size, np.int64)
             self._pair = self.family.clusters(2)
-        rest = (
+        given = (
             *(self.data, self.labels, self._members, self.clusters, self._pair),
             *(self.alpha, self.used, self._space, words),
         )
         if rng.random() < 0.5:
             chosen = int(occupied[rng.integers(occupied.size)])
-            self.used, done = kernels().split(chosen, occupied.size, *rest)
+            self.used, done = kernels().split(chosen, occupied.size, given)
         elif occupied.size > 1:
             left, right = rng.choice(occupied, 2, replace=False)
-            self.used, done = kernels().merge(int(left), int(right), occupied.size, *rest)
+            self.used, done = kernels().merge(int(left), int(right), occupied.size, given)
         else:
             return
         self.moves += (1, done)

@@ -174,10 +174,8 @@ class Slices(MixtureChain):
         num, coordinates = self.num, self.family.width
         if self.keeps and how[0] != tables.METHODS["gibbs"]:
             kernels().rescale_components(self.data, self.parameters, self.clusters, num, seed)
-        given = (
-            *(self.data, self.parameters, self.batch_counts, scale, reference, reference_scale),
-            *(num, *how, seed),
-        )
+        known = (self.batch_counts, scale, reference, reference_scale)
+        given = (self.data, self.parameters, known, (num, *how, seed))
         if coordinates * num > SLICING.threaded:
             work = functools.partial(kernels().move_components, *given)
             run_blocks(work, coordinates, self.settings.num_threads)

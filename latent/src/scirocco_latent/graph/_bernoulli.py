@@ -11,27 +11,26 @@ import math
 import numpy as np
 from numpy import uint64
 
-from scirocco.diffusions.host._random import cached_for, called, stream, uniform
+from scirocco.diffusions.host._random import cached_for, called, inlined, stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex import _moves
 from scirocco.simplex._moves import moved
-from scirocco_latent.graph._poisson import Unseen, pick
+from scirocco_latent.graph._shared import Rows, Unseen, pick, product, some_edge
 
 Array = np.ndarray
 
 kept = cached_for(__file__, _moves.__file__)
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """π (N, K), `to`, `fro`, the sums of these two over nodes, B."""
 
 
 @called
-def _choose(u: float, row: Array) -> int:
-    """A number with the probabilities `row`."""
-    last = row.size - 1
+def _choose(u: float, rows: Array, i: int) -> int:
+    """A number with the probabilities in row i."""
+    last = rows.shape[1] - 1
     k = 0
     while k < last:
-        u -= row[k]
+        u -= rows[i, k]
         if u < 0.0:
             break
         k += 1
@@ -79,6 +78,17 @@ def _renew(i: int, state: State, inside: bool) -> None:
             fro[i, k] = into
 
 
+@inlined
+def _two_roles(s0: uint64, s1: uint64, pi: Array, i: int, j: int) -> tuple[uint64, uint64, int, int, float]:
+    """Roles of two nodes given their memberships, and a uniform number."""
+    s0, s1, u = uniform(s0, s1)
+    k = _choose(u, pi, i)
+    s0, s1, u = uniform(s0, s1)
+    n = _choose(u, pi, j)
+    s0, s1, u = uniform(s0, s1)
+    return s0, s1, k, n, u
+
+
 @called
 def _draw_roles(
     i: int,
@@ -95,17 +105,13 @@ def _draw_roles(
 ) -> tuple[uint64, uint64]:
     """Draw the roles of a node in its pairs, see `sweep`, and add them to `count`; `top` is max B, `share` is space."""
     pi, to, fro, _, _, matrix = state
-    total, num = pi.shape
-    directed = fro.shape[0] > 0
+    total, directed = pi.shape[0], fro.shape[0] > 0
     for side in range(2 if directed else 1):
         rows = leaving if side == 0 else entering
         table = to if side == 0 else fro
         pointers, ends, _ = rows
         for e in range(pointers[i], pointers[i + 1]):
-            mass = 0.0
-            for k in range(num):
-                mass += pi[i, k] * table[ends[e], k]
-                share[k] = mass
+            product(pi, i, table, ends[e], share)
             s0, s1, u = uniform(s0, s1)
             count[pick(u, share)] += 1.0
         _mark(i, side, rows, unseen, directed, marks)
@@ -121,11 +127,7 @@ def _draw_roles(
             if marks[j] == stamp:
                 continue
             while True:
-                s0, s1, u = uniform(s0, s1)
-                k = _choose(u, pi[i])
-                s0, s1, u = uniform(s0, s1)
-                n = _choose(u, pi[j])
-                s0, s1, u = uniform(s0, s1)
+                s0, s1, k, n, u = _two_roles(s0, s1, pi, i, j)
                 if u * top >= (matrix[k, n] if side == 0 else matrix[n, k]):
                     count[k] += 1.0
                     break
@@ -202,28 +204,20 @@ def roles(
     for i in range(total):
         _mark(i, 0, leaving, unseen, directed, marks)
         for e in range(pointers[i], pointers[i + 1]):
-            j, mass = ends[e], 0.0
+            j = ends[e]
             if j < i and not directed:
                 continue
-            for k in range(num):
-                mass += pi[i, k] * to[j, k]
-                share[k] = mass
+            product(pi, i, to, j, share)
             s0, s1, u = uniform(s0, s1)
-            k, mass = pick(u, share), 0.0
-            for n in range(num):
-                mass += matrix[k, n] * pi[j, n]
-                share[n] = mass
+            k = pick(u, share)
+            product(matrix, k, pi, j, share)
             s0, s1, u = uniform(s0, s1)
             linked[k, pick(u, share)] += 1
         for j in range(0 if directed else i + 1, total if apart.size else 0):
             if marks[j] == 2 * i + 1:
                 continue
             while True:
-                s0, s1, u = uniform(s0, s1)
-                k = _choose(u, pi[i])
-                s0, s1, u = uniform(s0, s1)
-                n = _choose(u, pi[j])
-                s0, s1, u = uniform(s0, s1)
+                s0, s1, k, n, u = _two_roles(s0, s1, pi, i, j)
                 if u >= matrix[k, n]:
                     apart[k, n] += 1
                     break
@@ -357,10 +351,7 @@ def estimate(
                 out[k] += pi[i, k] * table[j, k]
         used = min(size, most)
         for n in range(used):
-            e = pointers[i] + n
-            if size > most:
-                s0, s1, u = uniform(s0, s1)
-                e = pointers[i] + np.int64(u * size)
+            s0, s1, e = some_edge(s0, s1, n, pointers[i], size, most)
             _at_edge(size / used, i, ends[e], pi, table, matrix, inside, top, out, counted, exposed)
             if controlled:
                 _at_edge(

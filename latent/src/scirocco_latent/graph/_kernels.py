@@ -14,11 +14,11 @@ from numpy import uint64
 
 from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 from scirocco.diffusions.host._variates import gamma, poisson
+from scirocco_latent.graph._shared import Rows, pick
 
 Array = np.ndarray
 
 kept = cached_for(__file__)
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """First and second node of a pair, its count, numbers of pairs by node, pointers to them."""
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -175,10 +175,7 @@ def scan(
             weights[k] = total
         if free:
             s0, s1, u = uniform(s0, s1)
-            u *= total
-            k = 0
-            while k < wide - 1 and weights[k] < u:
-                k += 1
+            k = pick(u, weights)
         else:
             k = given[t]
         found += logs[k] - high - math.log(total)

@@ -16,25 +16,13 @@ from scirocco.diffusions.host._random import cached_for, called, stream, uniform
 from scirocco.diffusions.host._variates import factors, gamma
 from scirocco.simplex import _moves
 from scirocco.simplex._moves import moved
+from scirocco_latent.graph._shared import Rows, Unseen, dot, pick, some_edge
 
 Array = np.ndarray
 
 kept = cached_for(__file__, _moves.__file__)
-Unseen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""First and second node of pairs that were not observed, their numbers by node, pointers to them."""
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Weights (N, K), `to`, `fro`, the sums of these two over nodes, the block matrix, ρ; empty where a model has none."""
-
-
-@called
-def pick(u: float, edges: Array) -> int:
-    """The first place at which cumulative weights reach a share u of the total."""
-    last = edges.size - 1
-    u *= edges[last]
-    k = 0
-    while k < last and edges[k] < u:
-        k += 1
-    return k
 
 
 @called
@@ -63,14 +51,25 @@ def _expose(i: int, unseen: Unseen, state: State, less: Array, into: Array, out:
 
 
 @called
-def _renew(i: int, state: State, before: Array) -> None:
-    """`to`, `fro` and their sums after the weights of a node changed; `before` are its former weights."""
+def _renew(
+    i: int, state: State, before: Array, arriving: Array, arrived: float, spread: float, s0: uint64, s1: uint64
+) -> tuple[uint64, uint64]:
+    """Draw ρ, and update `to`, `fro` and their sums, after the weights of a node changed, which were `before`.
+
+    `arrived` are edges that enter the node, `arriving` what they are expected to be for one unit of each weight.
+    """
     weights, to, fro, sums_to, sums_fro, matrix, receive = state
     num, general, directed = before.size, matrix.size > 0, receive.size > 0
+    if directed:
+        total = spread
+        for k in range(num):
+            total += weights[i, k] * arriving[k]
+        s0, s1, g = gamma(s0, s1, spread + arrived)
+        receive[i] = max(g / total, 1e-200)
     if not general and not directed:  # `to` are the weights
         for k in range(num):
             sums_to[k] += weights[i, k] - before[k]
-        return
+        return s0, s1
     for k in range(num):
         out, into = 0.0, 0.0
         if general:
@@ -85,6 +84,7 @@ def _renew(i: int, state: State, before: Array) -> None:
             fro[i, k] = into
         sums_to[k] += out - to[i, k]
         to[i, k] = out
+    return s0, s1
 
 
 @kept
@@ -112,7 +112,7 @@ def sweep(
     and community, `pairs` (K, K) by the communities of both ends, `arrived` those that enter a node; `spread` is the
     shape of the prior of ρ.
     """
-    weights, to, _, _, _, matrix, receive = state
+    weights, to, matrix = state[0], state[1], state[5]
     num, general = weights.shape[1], matrix.size > 0
     share, ahead, less, into, out = np.empty(num), np.empty(num), np.empty(num), np.empty(num), np.empty(num)
     s0, s1 = stream(seed[0], seed[1], uint64(0))
@@ -147,13 +147,7 @@ def sweep(
             s0, s1, g = gamma(s0, s1, shape + counts[i, k])
             less[k] = weights[i, k]
             weights[i, k] = max(g / (rate + out[k]), 1e-200)
-        if receive.size:
-            total = spread
-            for k in range(num):
-                total += weights[i, k] * into[k]
-            s0, s1, g = gamma(s0, s1, spread + arrived[i])
-            receive[i] = max(g / total, 1e-200)
-        _renew(i, state, less)
+        s0, s1 = _renew(i, state, less, into, arrived[i], spread, s0, s1)
 
 
 @kept
@@ -162,19 +156,14 @@ def log_likelihood(pointers: Array, ends: Array, places: Array, weights: Array, 
     total = 0.0
     for i in range(pointers.size - 1):
         for e in range(pointers[i], pointers[i + 1]):
-            rate = 0.0
-            for k in range(weights.shape[1]):
-                rate += weights[i, k] * to[ends[e], k]
-            total += (places[e + 1] - places[e]) * math.log(rate)
+            total += (places[e + 1] - places[e]) * math.log(dot(weights, i, to, ends[e]))
     return total
 
 
 @called
 def _expect(sign: float, i: int, j: int, weights: Array, to: Array, matrix: Array, out: Array, pairs: Array) -> None:
     """Add the probabilities of the communities of an edge at node i, and of those at both of its ends."""
-    total = 0.0
-    for k in range(out.size):
-        total += weights[i, k] * to[j, k]
+    total = dot(weights, i, to, j)
     for k in range(out.size):
         out[k] += sign * weights[i, k] * to[j, k] / total
     if pairs.size:  # the factor ρ_j is in `to` alone: divide by the sum of what is added
@@ -188,9 +177,7 @@ def _expect(sign: float, i: int, j: int, weights: Array, to: Array, matrix: Arra
 
 
 @kept
-def expected(
-    rows: tuple[Array, Array, Array], weights: Array, to: Array, matrix: Array, out: Array, pairs: Array
-) -> None:
+def expected(rows: Rows, weights: Array, to: Array, matrix: Array, out: Array, pairs: Array) -> None:
     """Add the expected units of edges by node and community (N, K), and by the communities of both ends."""
     pointers, ends, units = rows
     for i in range(out.shape[0]):
@@ -198,11 +185,20 @@ def expected(
             _expect(float(units[e]), i, ends[e], weights, to, matrix, out[i], pairs)
 
 
+@called
+def _moved(
+    s0: uint64, s1: uint64, value: float, a: float, b: float, wanted: float, noise: float, step: float, method: int
+) -> tuple[uint64, uint64, float]:
+    """A step of dφ = (a - bφ) dt + sqrt(2φ) dW, see `moved`."""
+    s0, s1, value = moved(s0, s1, value, a, a - b * value, wanted, noise, method, step, b, factors(step / b, b))
+    return s0, s1, max(value, 1e-200)
+
+
 @kept
 def langevin(
     nodes: Array,
-    rows: tuple[Array, Array, Array],
-    entering: tuple[Array, Array, Array],
+    rows: Rows,
+    entering: Rows,
     unseen: Unseen,
     state: State,
     reference: State,
@@ -237,37 +233,22 @@ def langevin(
             count[k] = totals[i, k] if controlled else 0.0
         for side in range(2 if directed else 1):
             pointers, ends, units = rows if side == 0 else entering
+            table, old_table, counted = (to, old_to, pairs) if side == 0 else (fro, old_fro, nothing)
             size = pointers[i + 1] - pointers[i]
             used = min(size, most)
             for n in range(used):
-                e = pointers[i] + n
-                if size > most:
-                    s0, s1, u = uniform(s0, s1)
-                    e = pointers[i] + np.int64(u * size)
+                s0, s1, e = some_edge(s0, s1, n, pointers[i], size, most)
                 scale = units[e] * (size / used)
-                if side == 0:
-                    _expect(scale, i, ends[e], weights, to, matrix, count, pairs)
-                    if controlled:
-                        _expect(-scale, i, ends[e], old_weights, old_to, old_matrix, count, pairs)
-                else:
-                    _expect(scale, i, ends[e], weights, fro, matrix, count, nothing)
-                    if controlled:
-                        _expect(-scale, i, ends[e], old_weights, old_fro, old_matrix, count, nothing)
+                _expect(scale, i, ends[e], weights, table, matrix, count, counted)
+                if controlled:
+                    _expect(-scale, i, ends[e], old_weights, old_table, old_matrix, count, counted)
         _expose(i, unseen, state, less, into, out)
         for k in range(num):
             a = max(shape + count[k], 1e-3 * shape)  # an estimate of a difference may be too small
             b, value, whole = rate + out[k], weights[i, k], drawn[i, k] if drawn.size else 0.0
-            wanted, plain = shape + whole if whole > 0.0 else 0.0, factors(step / b, b)
-            s0, s1, value = moved(s0, s1, value, a, a - b * value, wanted, noise[i] * whole, method, step, b, plain)
-            less[k] = weights[i, k]
-            weights[i, k] = max(value, 1e-200)
-        if directed:
-            total = spread
-            for k in range(num):
-                total += weights[i, k] * into[k]
-            s0, s1, g = gamma(s0, s1, spread + arrived[i])
-            receive[i] = max(g / total, 1e-200)
-        _renew(i, state, less)
+            wanted, less[k] = shape + whole if whole > 0.0 else 0.0, value
+            s0, s1, weights[i, k] = _moved(s0, s1, value, a, b, wanted, noise[i] * whole, step, method)
+        s0, s1 = _renew(i, state, less, into, arrived[i], spread, s0, s1)
 
 
 @kept
@@ -287,9 +268,7 @@ def move_matrix(
     num = matrix.shape[0]
     for k in range(num):
         for n in range(k if symmetric else 0, matrix.shape[1]):
-            a, b, value = shapes[k, n], rates[k, n], matrix[k, n]
-            wanted, plain = drawn[k, n] if drawn.size else 0.0, factors(step / b, b)
-            s0, s1, value = moved(s0, s1, value, a, a - b * value, wanted, noise * wanted, method, step, b, plain)
-            matrix[k, n] = max(value, 1e-200)
+            a, b, value, wanted = shapes[k, n], rates[k, n], matrix[k, n], drawn[k, n] if drawn.size else 0.0
+            s0, s1, matrix[k, n] = _moved(s0, s1, value, a, b, wanted, noise * wanted, step, method)
             if symmetric:
                 matrix[n, k] = matrix[k, n]

@@ -9,11 +9,11 @@ without an edge of each node, and cost O(nodes · K · (pairs of a node)).
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.models._core.chain import BlockPurpose
 from scirocco_latent.graph import poisson_chains
 from scirocco_latent.graph.edges import Array
@@ -27,14 +27,8 @@ _OFTEN = 10**6
 """Up to so many pairs B is drawn after each pass, otherwise after each tenth."""
 _LEAST = 1e-12
 """The least probability of an edge, and of none."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.graph import _bernoulli
-
-    return _bernoulli
+kernels = later("scirocco_latent.graph._bernoulli")
+"""The compiled kernels."""
 
 
 class BernoulliPrior(NamedTuple):
@@ -125,13 +119,7 @@ class RoleChain(NodeChain):
             self.matrix = np.full((num, num), drawn[0, -1])
             self.matrix[np.diag_indices(num)] = drawn[0, :-1]
         else:
-            self.matrix = drawn if self.net.directed else np.triu(drawn) + np.triu(drawn, 1).T
-
-    @property
-    def unseen_arrays(self) -> tuple[Array, ...]:
-        """Pairs that were held out, as kernels take them."""
-        net = self.net
-        return net.first, net.second, net.numbers, net.pointers
+            self.matrix = self.net.symmetric(drawn)
 
     @property
     def state_arrays(self) -> tuple[Array, ...]:
@@ -148,8 +136,7 @@ class RoleChain(NodeChain):
         form, net = self.form, self.net
         rng = np.random.default_rng([self.seed, BlockPurpose.START])
         labels = clusters(embedding(net, BlockPrior(form.num, True, True, 1.0, 1.0, 1.0, 1.0), rng), form.num, rng)
-        pointers, ends, _ = net.leaving
-        sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
+        sources, ends = net.sources, net.leaving[1]
         near = np.bincount(sources * form.num + labels[ends], minlength=net.num_nodes * form.num)
         near = (
             near.reshape(-1, form.num)
@@ -189,9 +176,7 @@ class RoleChain(NodeChain):
     def log_likelihood(self) -> float:
         """log p(edges | memberships, B), with log(1 - p) of pairs without an edge to second order."""
         pi, to, net = self.pi, self.to, self.net
-        pointers, ends, _ = net.leaving
-        sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
-        linked = np.einsum("ek,ek->e", pi[sources], to[ends])
+        linked = np.einsum("ek,ek->e", pi[net.sources], to[net.leaving[1]])
         own, unseen = (pi * to).sum(axis=1), (pi[net.first] * to[net.second]).sum(axis=1)
         twice = 1 if net.directed else 2
         pairs = pi.sum(axis=0) @ self.sums - own.sum() - twice * unseen.sum()
@@ -298,11 +283,7 @@ class RoleLangevinChain(RoleChain):
             inside, top = not self.form.general, self.matrix.max()
             kernels().count_edges(net.leaving, self.state_arrays, inside, 0, top, np.zeros_like(pi), *found)
         linked, exposed = found
-        unseen = pi[net.first].T @ pi[net.second]
-        if not net.directed:
-            unseen = unseen + unseen.T
-        total = pi.sum(axis=0)
-        pairs = np.outer(total, total) - pi.T @ pi - unseen + exposed
+        pairs = net.over_pairs(pi, pi) + exposed
         if not net.directed:
             linked, pairs = (linked + linked.T) / 2, (pairs + pairs.T) / 2
         ones, zeros = self.shapes_of(linked, (1.0 - self.matrix) * pairs)

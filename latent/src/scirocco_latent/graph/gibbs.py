@@ -14,34 +14,22 @@ merged in between (`_splits`).
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, gammaln
 
+from scirocco._extras import later
 from scirocco.models._core.chain import BlockPurpose, Chain
 from scirocco_latent.graph.edges import Array, EdgeGraph
 
 _LEAST = 1e-300  # avoids log 0
 _RUN = 64  # nodes in a row of memory
 _SPLITS = 20  # proposals in a pass to split and merge whole blocks, at most
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.graph import _kernels
-
-    return _kernels
-
-
-@functools.cache
-def split_kernels() -> Any:
-    """The compiled splits and merges."""
-    from scirocco_latent.graph import _splits
-
-    return _splits
+kernels = later("scirocco_latent.graph._kernels")
+"""The compiled kernels."""
+split_kernels = later("scirocco_latent.graph._splits")
+"""The compiled splits and merges."""
 
 
 class BlockPrior(NamedTuple):
@@ -136,6 +124,23 @@ class Network(NamedTuple):
         """Whether edges have a direction."""
         return self.degrees.shape[1] == 2
 
+    @property
+    def sources(self) -> Array:
+        """The node that each edge of `leaving` leaves."""
+        return np.repeat(np.arange(self.num_nodes), np.diff(self.leaving[0]))
+
+    def over_pairs(self, first: Array, second: Array) -> Array:
+        """Sums of products of rows of two tables over all pairs of nodes that were observed, in both directions."""
+        unseen = first[self.first].T @ second[self.second]
+        if not self.directed:
+            unseen = unseen + unseen.T
+        found: Array = np.outer(first.sum(axis=0), second.sum(axis=0)) - first.T @ second - unseen
+        return found
+
+    def symmetric(self, drawn: Array) -> Array:
+        """A block matrix; of an undirected network that of its upper triangle."""
+        return drawn if self.directed else np.triu(drawn) + np.triu(drawn, 1).T
+
 
 def network(graph: EdgeGraph, prior: BlockPrior, unseen: Array | None) -> Network:
     """The arrays of a network; `unseen` are pairs (pairs, 2) without an observation."""
@@ -190,9 +195,8 @@ class NodeBlocks:
     def count(self) -> None:
         """Count edges and degrees from the blocks."""
         num, net, z = self.prior.num_blocks, self.net, self.z
-        pointers, ends, weights = net.leaving
-        sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
-        flat = np.bincount(z[sources] * num + z[ends], weights, num * num)
+        _, ends, weights = net.leaving
+        flat = np.bincount(z[net.sources] * num + z[ends], weights, num * num)
         edges = flat.reshape(num, num).astype(np.int64)
         own = np.bincount(z[net.first] * num + z[net.second], self.counts, num * num)
         unseen = own.reshape(num, num).astype(np.int64)
@@ -374,6 +378,12 @@ class NodeChain(Chain):
         self.net = net
         self.batches = num_batches(net.num_nodes, batch_size)
         self._pass: tuple[int, list[Array]] | None = None
+
+    @property
+    def unseen_arrays(self) -> tuple[Array, ...]:
+        """Pairs that were held out, as kernels take them."""
+        net = self.net
+        return net.first, net.second, net.numbers, net.pointers
 
     def _batch(self) -> tuple[Array, int]:
         """The nodes of this step, and its place in the pass."""

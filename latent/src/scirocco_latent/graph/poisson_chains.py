@@ -12,12 +12,12 @@ enter through the sums of weights alone.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.errors import DivergenceError
 from scirocco.models._core.chain import BlockPurpose
 from scirocco.simplex import tables as gammas
@@ -33,14 +33,8 @@ _LARGEST = 1e30
 """Sum of weights at which they have diverged."""
 _STATE = ("weights", "sums", "rate", "matrix", "receive", "fro", "entering")
 """What all chains need in the next step."""
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.graph import _poisson
-
-    return _poisson
+kernels = later("scirocco_latent.graph._poisson")
+"""The compiled kernels."""
 
 
 class PoissonPrior(NamedTuple):
@@ -100,8 +94,7 @@ class EdgeUnits(NamedTuple):
 
 def units(net: Network) -> EdgeUnits:
     """Edges of a network, each at its source, or at its smaller node if it has no direction."""
-    pointers, ends, weights = net.leaving
-    sources = np.repeat(np.arange(net.num_nodes), np.diff(pointers))
+    (_, ends, weights), sources = net.leaving, net.sources
     own = sources < ends if not net.directed else np.ones(len(ends), bool)
     counts = np.bincount(sources[own], minlength=net.num_nodes)
     places = np.concatenate([[0], np.cumsum(weights[own].astype(np.int64))])
@@ -161,34 +154,20 @@ class MixedChain(NodeChain):
     def _draw_matrix(self) -> None:
         shapes, rates = self.shapes_and_rates(self.pairs + self.pairs.T if not self.net.directed else self.pairs)
         found = generator(self.words(BlockPurpose.MATRIX)).gamma(shapes) / rates
-        self.matrix = np.maximum(found if self.net.directed else np.triu(found) + np.triu(found, 1).T, 1e-200)
+        self.matrix = np.maximum(self.net.symmetric(found), 1e-200)
 
     def shapes_and_rates(self, pairs: Array) -> tuple[Array, Array]:
         """Shapes and rates of the block matrix given units of edges by the communities of both ends.
 
         Those of undirected networks are counted from either end.
         """
-        exposed = self._exposed()
+        exposed = self.net.over_pairs(
+            self.weights, self.weights * self.receive[:, None] if self.net.directed else self.weights
+        )
         if not self.net.directed:
             half = np.where(np.eye(self.form.num, dtype=bool), 0.5, 1.0)
             pairs, exposed = pairs * half, exposed * half
         return self.form.edges + pairs, self.form.pairs + np.maximum(exposed, 0.0)
-
-    def _exposed(self) -> Array:
-        """Sums of φ_ik ρ_j φ_jl over all pairs (i, j) that were observed."""
-        weights, net = self.weights, self.net
-        goals = weights * self.receive[:, None] if net.directed else weights
-        first, second = weights[net.first], goals[net.second]
-        unseen = first.T @ second
-        if not net.directed:
-            unseen = unseen + unseen.T
-        return np.outer(weights.sum(axis=0), goals.sum(axis=0)) - weights.T @ goals - unseen
-
-    @property
-    def unseen_arrays(self) -> tuple[Array, ...]:
-        """Pairs that were held out, as kernels take them."""
-        net = self.net
-        return net.first, net.second, net.numbers, net.pointers
 
     @property
     def state_arrays(self) -> tuple[Array, ...]:

@@ -86,12 +86,7 @@ def _communities(model: MixedMembership) -> Section:
     level = widest(math.prod(model.draws_["shares"].shape[:2]), _INTERVAL)
     table = model.communities(level)
     rows = [
-        [
-            f"community {k}",
-            f"{number(row['share'], 3)} ({number(row['share_low'], 3)} to {number(row['share_high'], 3)})",
-            f"{int(row['nodes']):,}",
-            f"{int(row['members']):,}",
-        ]
+        [f"community {k}", _with_bounds(row, "share"), f"{int(row['nodes']):,}", f"{int(row['members']):,}"]
         for k, row in table.iterrows()
     ]
     words = (
@@ -107,14 +102,7 @@ def _blocks(model: StochasticBlockModel) -> Section:
     level = widest(math.prod(model.draws_["shares"].shape[:2]), _INTERVAL)
     table = model.blocks(level)
     rows = [
-        [
-            f"block {k}",
-            f"{int(row['nodes']):,}",
-            *(
-                f"{number(row[name], 3)} ({number(row[f'{name}_low'], 3)} to {number(row[f'{name}_high'], 3)})"
-                for name in ("share", "inside")
-            ),
-        ]
+        [f"block {k}", f"{int(row['nodes']):,}", _with_bounds(row, "share"), _with_bounds(row, "inside")]
         for k, row in table.iterrows()
     ]
     words = (
@@ -123,6 +111,11 @@ def _blocks(model: StochasticBlockModel) -> Section:
     )
     found = sortable("blocks", ["block", "nodes", "share", "inside"], rows, "Blocks", texts=(0, 2, 3))
     return Section("blocks", "Blocks", join([paragraph(words), found]))
+
+
+def _with_bounds(row: Any, name: str) -> str:
+    """The mean and the interval of a column."""
+    return f"{number(row[name], 3)} ({number(row[f'{name}_low'], 3)} to {number(row[f'{name}_high'], 3)})"
 
 
 def _matrix(model: GraphModel) -> Section:

@@ -13,11 +13,11 @@ the pieces. In the first pass, states that have not been drawn yet are integrate
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.diffusions.host._threads import run_blocks
 from scirocco.models._core.chain import Chain, StatePurpose
 from scirocco_latent.hmm.emissions import Emission, Encoded, Params, dirichlet
@@ -29,14 +29,8 @@ _STREAMS = 16  # purposes of random numbers in a step
 # observations of short chains, the length of their pieces, sweeps of all and of the best
 _START_ROWS, _START_PIECE, _START_SWEEPS = 10_000, 1_000, (12, 30)
 _LEAST = 1e-100  # of a transition probability: the filter divides by sums of them
-
-
-@functools.cache
-def kernels() -> Any:
-    """The compiled kernels."""
-    from scirocco_latent.hmm import _kernels
-
-    return _kernels
+kernels = later("scirocco_latent.hmm._kernels")
+"""The compiled kernels."""
 
 
 class StatePrior(NamedTuple):

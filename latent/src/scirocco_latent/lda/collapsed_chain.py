@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scirocco._extras import require
+from scirocco._extras import later, require
 from scirocco.diffusions import host
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.models._core.chain import TopicPurpose
@@ -26,6 +26,8 @@ _PIECE = 1 << 12  # documents or words at a time, to save memory
 _AGEING_PASSES = 2  # first passes, in which partial sums age fast
 _KEPT_TOKENS = 1 << 22  # of a batch with all documents, whose arrangement is kept
 _COLLAPSED_SEED = 23  # the same seed gives unrelated numbers to different functions
+_kernels = later("scirocco_latent.lda._collapsed_kernel")
+_dense = later("scirocco_latent.lda._dense_kernel")
 
 
 class CollapsedChain:
@@ -353,19 +355,6 @@ def count_tokens(corpus: Corpus) -> tuple[Array, Array]:
 def document_lengths(corpus: Corpus) -> Array:
     """Number of tokens of each document."""
     return count_tokens(corpus)[0]
-
-
-def _kernels() -> Any:
-    """Import the compiled kernels when they are first needed."""
-    from scirocco_latent.lda import _collapsed_kernel
-
-    return _collapsed_kernel
-
-
-def _dense() -> Any:
-    from scirocco_latent.lda import _dense_kernel
-
-    return _dense_kernel
 
 
 # -- learning α and β given the topics of all tokens, see `hyper`

@@ -259,9 +259,7 @@ class CorrelatedTopics(GaussianTopics):
             lambda number: MemberChain(corpus, settings, self.seed, number),
             corpus.num_tokens * size * _TOKEN_SECONDS + solve + size * corpus.vocabulary_size * _ENTRY_SECONDS,
         )
-        self._run(program, options, self._asked_of(program, options))
-        self.tokeniser_ = corpus.tokeniser
-        return self
+        return self._drawn(program, corpus, options)
 
     def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)

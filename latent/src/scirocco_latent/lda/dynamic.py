@@ -193,9 +193,7 @@ class DynamicTopics(GaussianTopics):
             },
             {"slices": slices},
         )
-        self._run(program, options, self._asked_of(program, options))
-        self.tokeniser_ = corpus.tokeniser
-        return self
+        return self._drawn(program, corpus, options)
 
     def _results(self, run: Run, told: dict[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
         draws = super()._results(run, told, arrays)

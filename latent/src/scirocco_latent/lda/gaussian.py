@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from scirocco._extras import later
 from scirocco.data import fingerprints
 from scirocco.errors import InvalidTypeError
 from scirocco.models._core.chain import Chain, Spec
-from scirocco.models._core.length import AskedDraws
 from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.run.records import OWN_LOOP
 from scirocco.run.result import Run
@@ -30,6 +30,8 @@ _START_PASSES = 40
 """Passes of the LDA whose topics are the start of a chain."""
 _SECONDS, _LEAST_SWEEPS, _MOST_SWEEPS = 40.0, 200, 1_000
 """Default length: about this time on one core, within limits of sweeps."""
+kernels = later("scirocco_latent.lda._paths")
+"""The compiled kernels."""
 
 
 class GaussianChain(Chain):
@@ -111,9 +113,11 @@ class GaussianTopics(TopicModel):
             capacity=1,
         )
 
-    def _asked_of(self, program: OwnChains, options: FitOptions) -> AskedDraws:
-        """The common arguments; by default as many draws as are made and read in a small part of the time."""
-        return self._asked(options, num_samples=usual_draws(program.spec.dimension))
+    def _drawn(self, program: OwnChains, corpus: Corpus, options: FitOptions) -> Self:
+        """The fitted model; by default with as many draws as are made and read in a small part of the time."""
+        self._run(program, options, self._asked(options, num_samples=usual_draws(program.spec.dimension)))
+        self.tokeniser_ = corpus.tokeniser
+        return self
 
     def _pooled(self, name: str, take: Callable[[Any], Any] = lambda draw: draw) -> np.ndarray:
         """Draws of all chains together, or a part of each."""
@@ -131,10 +135,3 @@ class GaussianTopics(TopicModel):
         model._settle(run, self._noted | {"topic_names": []}, {})
         model.tokeniser_ = self.tokeniser_
         return model
-
-
-def kernels() -> Any:
-    """Import the compiled kernels when they are first needed."""
-    from scirocco_latent.lda import _paths
-
-    return _paths

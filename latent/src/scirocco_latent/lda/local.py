@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scirocco import _checks
+from scirocco._extras import later
 from scirocco.diffusions.host import _arguments as arguments
 from scirocco.diffusions.host._arguments import Array
 from scirocco.diffusions.host._threads import run_blocks
@@ -23,6 +24,8 @@ _GIBBS = 11  # the same seed gives unrelated numbers to different functions
 _FEW_TOPICS = 25  # up to which the dense kernel is as fast; measured with benchmarks/lda_local.py
 _FEW_DRAWS = 20_000  # too few for a thread: about a millisecond of work
 _UNPLACED = {np.dtype(np.int32): -1, np.dtype(np.uint16): 65535}  # a token without a topic
+_kernels = later("scirocco_latent.lda._gibbs")
+_sparse_kernels = later("scirocco_latent.lda._sparse")
 
 
 class LocalCounts(NamedTuple):
@@ -139,19 +142,6 @@ class _Slabs:
         for other in others:
             slab += other
         return slab
-
-
-def _kernels() -> ModuleType:
-    """Import the compiled kernels when they are first needed."""
-    from scirocco_latent.lda import _gibbs
-
-    return _gibbs
-
-
-def _sparse_kernels() -> ModuleType:
-    from scirocco_latent.lda import _sparse
-
-    return _sparse
 
 
 def _topics(kernels: ModuleType, batch: TokenBatch, weights: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:

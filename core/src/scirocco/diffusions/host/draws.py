@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -75,13 +76,7 @@ def cir(
     result = arguments.output(out, common, start.dtype)
     operands = [arguments.operand(x, common, start.dtype, result) for x in (start, *others.values())]
     arrays, varies, values = zip(*operands, strict=True)
-    words = arguments.seed_words(seed, _CIR)
-    kernels = compiled()
-
-    def work(first: int, last: int) -> None:
-        kernels.cir_blocks(*arrays, varies, values, result.reshape(-1), words, first, last)
-
-    return _run(work, result, num_threads)
+    return _run("cir_blocks", (*arrays, varies, values), result, arguments.seed_words(seed, _CIR), num_threads)
 
 
 def gamma(
@@ -119,14 +114,8 @@ def gamma(
     if kind not in (np.float32, np.float64):
         raise InvalidTypeError(f"`dtype` must be float32 or float64, got {kind}.")
     result = arguments.output(out, shapes.shape, kind)
-    array, varies, value = arguments.operand(shapes, shapes.shape, kind, result)
-    words = arguments.seed_words(seed, _GAMMA)
-    kernels = compiled()
-
-    def work(first: int, last: int) -> None:
-        kernels.gamma_blocks(array, varies, value, result.reshape(-1), words, first, last)
-
-    return _run(work, result, num_threads)
+    operand = arguments.operand(shapes, shapes.shape, kind, result)
+    return _run("gamma_blocks", operand, result, arguments.seed_words(seed, _GAMMA), num_threads)
 
 
 def poisson(seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_threads: int | None = None) -> Array:
@@ -154,14 +143,8 @@ def poisson(seed: Seed, mean: ArrayLike, *, out: Array | None = None, num_thread
     if means.size and means.max() > _LARGEST_MEAN:
         raise InvalidValueError(f"`mean` must be at most {_LARGEST_MEAN:g}, got {means.max()}.")
     result = arguments.output(out, means.shape, np.int64)
-    array, varies, value = arguments.operand(means, means.shape, np.float64, result)
-    words = arguments.seed_words(seed, _POISSON)
-    kernels = compiled()
-
-    def work(first: int, last: int) -> None:
-        kernels.poisson_blocks(array, varies, value, result.reshape(-1), words, first, last)
-
-    return _run(work, result, num_threads)
+    operand = arguments.operand(means, means.shape, np.float64, result)
+    return _run("poisson_blocks", operand, result, arguments.seed_words(seed, _POISSON), num_threads)
 
 
 def compiled(purpose: str = "compiled CPU kernels") -> ModuleType:
@@ -172,8 +155,11 @@ def compiled(purpose: str = "compiled CPU kernels") -> ModuleType:
     return _kernels
 
 
-def _run(work: Callable[[int, int], None], result: Array, num_threads: int | None) -> Array:
-    blocks = -(-result.size // compiled().BLOCK)
+def _run(name: str, operands: tuple[Any, ...], result: Array, words: arguments.Words, num_threads: int | None) -> Array:
+    """Fill `result` by a kernel, block by block."""
+    kernels = compiled()
+    work = functools.partial(getattr(kernels, name), *operands, result.reshape(-1), words)
+    blocks = -(-result.size // kernels.BLOCK)
     run_blocks(work, blocks, 1 if blocks <= _FEW_BLOCKS and num_threads is None else num_threads)
     return result
 
