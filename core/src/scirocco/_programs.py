@@ -128,73 +128,77 @@ def _set_precision(wide: bool) -> None:
 
 
 class Program:
-    """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
+    """`jax.jit` with options for the compiler of GPUs, for each value of static arguments; it cannot be nested."""
 
-    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]):
-        self._function, self._static, self._options = function, static_argnums, options
+    def __init__(self, function: Callable[..., Any], num_static: int, options: dict[str, Any]):
+        self._function, self._num_static, self._options = function, num_static, options
+        self._jitted: dict[tuple[Any, ...], Any] = {}
         self._ahead: list[tuple[tuple[Any, ...], Future[Any]]] = []
 
-    @functools.cached_property
-    def _jitted(self) -> Any:
-        options = None
-        if jax.default_backend() == "gpu":
-            options = accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
-        return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
+    def of(self, *static: Any) -> Any:
+        """The program for these static arguments, a function of the others: looked up once where it is called often."""
+        if self._ahead:  # JAX would compile what is being compiled a second time
+            wait([future for known, future in self._ahead if known == static])
+            self._ahead = [each for each in self._ahead if not each[1].done()]
+        return self._bound(static)
+
+    def _bound(self, static: tuple[Any, ...]) -> Any:
+        found = self._jitted.get(static)
+        if found is None:
+            options = None
+            if jax.default_backend() == "gpu":
+                options = accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
+            made = jax.jit(functools.partial(self._function, *static), compiler_options=options)
+            found = self._jitted.setdefault(static, made)
+        return found
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program."""
-        if self._ahead:  # JAX would compile what is being compiled a second time
-            own = self._static_of(arguments)
-            wait([future for static, future in self._ahead if static == own])
-            self._ahead = [each for each in self._ahead if not each[1].done()]
-        return self._jitted(*arguments)
+        return self.of(*arguments[: self._num_static])(*arguments[self._num_static :])
 
     def expect(self, arguments: tuple[Any, ...], future: Future[Any]) -> None:
         """What compiles the program for these arguments in another thread."""
-        self._ahead.append((self._static_of(arguments), future))
-
-    def _static_of(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(arguments[number] for number in self._static)
+        self._ahead.append((arguments[: self._num_static], future))
 
     def lower(self, *arguments: Any) -> Any:
         """The lowered program for these arguments."""
-        return self._jitted.lower(*arguments)
+        return self._bound(arguments[: self._num_static]).lower(*arguments[self._num_static :])
 
     def eval_shape(self, *arguments: Any) -> Any:
         """Shapes and types of the results for these arguments."""
-        return self._jitted.eval_shape(*arguments)
+        return self._bound(arguments[: self._num_static]).eval_shape(*arguments[self._num_static :])
 
     def clear_cache(self) -> None:
         """Drop what was compiled."""
-        self._jitted.clear_cache()
+        self._jitted.clear()
 
 
-def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def setup_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run a few times before a run.
 
     A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
     """
-    return lambda function: Program(function, static_argnums, _UNTRIED)
+    return lambda function: Program(function, num_static, _UNTRIED)
 
 
-def setup_loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def setup_loop_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run a few times before a run and consist of loops: both options."""
-    return lambda function: Program(function, static_argnums, _UNTRIED | AS_GRAPH)
+    return lambda function: Program(function, num_static, _UNTRIED | AS_GRAPH)
 
 
-def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def loop_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that consist of loops.
 
     By default the host drives a loop on a GPU: it starts each kernel, and the call returns when the last one has
     started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
     time.
     """
-    return lambda function: Program(function, static_argnums, AS_GRAPH)
+    return lambda function: Program(function, num_static, AS_GRAPH)
 
 
-def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def library_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run once per draw: of products of matrices only cuBLAS's kernels are tried."""
-    return lambda function: Program(function, static_argnums, _BY_LIBRARY)
+    return lambda function: Program(function, num_static, _BY_LIBRARY)
 
 
 _UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}  # no kernels are tried out

@@ -266,7 +266,7 @@ class WholeFeed(Feed):
         return self.segment
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _sum(summand: Summed, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 

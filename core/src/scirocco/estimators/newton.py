@@ -86,7 +86,7 @@ def look(model: Any, table: Table, position: Params) -> WholePass:
     return WholePass(position, total, *_with_prior(model, position, likelihood, total))
 
 
-@setup_program(0)
+@setup_program(1)
 def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) -> tuple[PyTree, Array]:
     prior, gradient = jax.value_and_grad(model.log_prior_density)(position)
     return _tree.add(total, gradient), likelihood + prior
@@ -181,7 +181,8 @@ def ascend(
     """
     looks, factor, distance = 0, np.eye(here.at.size), np.inf
     while looks < most and np.all(np.isfinite(here.gradient)):
-        factor, half, distance, curvature = _scaled(here, least)
+        curvature = np.asarray(here.curvature(), np.float64)
+        factor, half, distance = _scaled(curvature, here.gradient, least)
         if distance <= close:
             away = _out_of_a_saddle(curvature)
             sides = [] if away is None else [look(here.at + away), look(here.at - away)]
@@ -213,15 +214,13 @@ def _out_of_a_saddle(curvature: np.ndarray) -> np.ndarray | None:
     return vectors[:, 0] / math.sqrt(-values[0]) / root if values[0] < -_SADDLE else None
 
 
-def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
-    """L, Lᵀg, the distance to the mode that they imply, and minus the Hessian; L = 1 where that is not finite."""
-    curvature = np.asarray(here.curvature(), np.float64)
+def _scaled(curvature: np.ndarray, gradient: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """L, Lᵀg and the distance to the mode that they imply, from minus the Hessian; L = 1 where that is not finite."""
     known = bool(np.all(np.isfinite(curvature)))
-    factor = inverse_root(curvature, least) if known else np.eye(here.at.size)
-    half = factor.T @ here.gradient
+    factor = inverse_root(curvature, least) if known else np.eye(gradient.size)
+    half = factor.T @ gradient
     far = not known and bool(np.any(half))
-    distance = np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
-    return factor, half, distance, curvature
+    return factor, half, np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
 
 
 def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tuple[WholePass, float, int]:
@@ -236,7 +235,7 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
 
     def curvature(at: Params) -> np.ndarray:
         if rows is not None:
-            return np.asarray(hessian_on_rows(model, table.num_rows, at, rows))
+            return np.asarray(_hessian_on_rows(model, table.num_rows, at, rows))
         return np.asarray(table.sum(RowCurvature(model), at), np.float64) + np.asarray(prior_curvature(model, at))
 
     def curve(at: np.ndarray, seen: WholePass) -> Curve[WholePass]:
@@ -249,37 +248,49 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
     most = _DESCENT_LOOKS_AT_DISK if table.streamed or rows is None else _DESCENT_LOOKS
     begin = curve(flat.astype(np.float64), here)
     found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
-    distance = found.distance if found.looks < most else _scaled(found.here, _FLATTEST_ON_ROWS)[2]
+    distance = found.distance
+    if found.looks >= most:
+        last = found.here
+        distance = _scaled(np.asarray(last.curvature(), np.float64), last.gradient, _FLATTEST_ON_ROWS)[2]
     return found.here.seen, distance, found.looks
 
 
-def ascend_on_rows(
-    model: Any, num_rows: int, position: Params, rows: Rows, most: int = _DESCENT_LOOKS
-) -> tuple[Params, float, float, int]:
-    """The mode of the posterior given n rows, each counted N/n times; its distance; the first log density; looks."""
-    flat, back = _tree.vector(position)
+class OnRows:
+    """The log posterior given n rows, each counted N/n times: its programs are looked up once for many positions."""
 
-    def curve(at: np.ndarray) -> Curve[Params]:
-        there = beside(rows, back(at))
-        value, gradient = _on_rows(model, num_rows, there, rows)
-        slope = _tree.vector(gradient)[0].astype(np.float64)
-        curvature = partial(hessian_on_rows, model, num_rows, there, rows)
-        return Curve(at, -float(value), -slope, curvature, there)
+    def __init__(self, model: Any, num_rows: int, rows: Rows):
+        self.rows = rows
+        self._value_and_gradient = _on_rows.of(model, num_rows)
+        self._hessian = _hessian_on_rows.of(model, num_rows)
 
-    begin = curve(flat.astype(np.float64))
-    found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
-    return found.here.seen, found.distance, begin.value, found.looks + 1
+    def log_density(self, position: Params) -> float:
+        """The log posterior."""
+        return -float(self._value_and_gradient(beside(self.rows, position), self.rows)[0])
+
+    def curvature(self, position: Params) -> np.ndarray:
+        """Minus its Hessian."""
+        return np.asarray(self._hessian(position, self.rows), np.float64)
+
+    def ascend(self, position: Params, most: int = _DESCENT_LOOKS) -> Ascent[Params] | None:
+        """The mode, by Newton's method from a position; None if the log density is not finite there."""
+        flat, back = _tree.vector(position)
+
+        def curve(at: np.ndarray) -> Curve[Params]:
+            there = beside(self.rows, back(at))
+            value, gradient = self._value_and_gradient(there, self.rows)
+            slopes = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(gradient)]
+            return Curve(at, -float(value), -np.concatenate(slopes), partial(self._hessian, there, self.rows), there)
+
+        begin = curve(flat.astype(np.float64))
+        if not math.isfinite(begin.value):
+            return None
+        return ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
 
 
 def programs(model: Any, table: Resident, position: Params, rows: Rows) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of a search with the whole Hessian, with their arguments."""
     of = (model, table.num_rows, position, rows)
-    return [(_on_rows, of), (hessian_on_rows, of), table.program(_ValueAndGradient(model), position)]
-
-
-def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:
-    """The log posterior given n rows, each counted N/n times."""
-    return -float(_on_rows(model, num_rows, beside(rows, position), rows)[0])
+    return [(_on_rows, of), (_hessian_on_rows, of), table.program(_ValueAndGradient(model), position)]
 
 
 def beside(rows: PyTree, position: Params) -> Params:
@@ -289,7 +300,7 @@ def beside(rows: PyTree, position: Params) -> Params:
     return jax.device_put(position, first.sharding if alone and first.committed else None)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> tuple[Array, PyTree]:
     return jax.value_and_grad(negative_log_posterior(model, num_rows, rows))(position)
 
@@ -323,9 +334,8 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return root, (precision + precision.T) / 2 / np.outer(root, root)
 
 
-@setup_program(0, 1)
-def hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
-    """The Hessian of the negative log posterior, from a sample of rows."""
+@setup_program(2)
+def _hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     flat, unravel = ravel_pytree(position)
     negative = negative_log_posterior(model, num_rows, rows)
     return hessian(lambda x: negative(unravel(x)), flat, jax.tree.leaves(rows)[0].shape[0])
@@ -357,7 +367,7 @@ def _better(there: WholePass, closer: float, here: WholePass, distance: float) -
     return gain > rounding or (gain > -rounding and closer < distance)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array, Array]:
@@ -384,7 +394,7 @@ def _dense_correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: float
 ) -> tuple[Params, float, bool]:
     """The same for few parameters, on the host, from a Hessian whose program the search has already."""
-    curvature = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
+    curvature = np.asarray(_hessian_on_rows(model, num_rows, position, rows), np.float64)
     flat, back = _tree.vector(position)
     if not np.all(np.isfinite(curvature)):
         return position, np.inf, False
@@ -408,7 +418,7 @@ class RowCurvature:
         return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
-@setup_program(0)
+@setup_program(1)
 def prior_curvature(model: Any, position: Params) -> Array:
     """-∇² log prior, a matrix."""
     flat, unravel = ravel_pytree(position)

@@ -263,7 +263,7 @@ def _largest(model: Any, table: Table, centre: Params, factor: np.ndarray, inver
     )
 
 
-@setup_program(0)
+@setup_program(1)
 def _prior_hessian(model: Any, centre: Params) -> Array:
     flat, back = ravel_pytree(centre)
     return jax.hessian(lambda x: model.log_prior_density(back(x)))(flat)

@@ -7,6 +7,7 @@ All have the form  total + Σ_{i in S} w_i [f(θ, x_i) - m_i],  where the m_i ar
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -129,7 +130,7 @@ class ControlVariates(Estimator):
                 f"{self.optimizer!r}."
             )
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         """Only uniform rows can be spread; random sums have no exact value at a centre."""
         uniform = self.probabilities is None
@@ -140,7 +141,7 @@ class ControlVariates(Estimator):
             can_spread=uniform,
             serves_blocks=not self.is_open,  # probabilities are found for all blocks together
             sampling=self.sampling,
-            for_drawn_sums=Minibatch(self.batch_size, self.sampling),
+            for_drawn_sums=partial(Minibatch, self.batch_size, self.sampling),
             only_for_setup=("optimizer",),
         )
 

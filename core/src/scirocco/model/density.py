@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -229,7 +229,7 @@ class Model(Posterior):
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """What is known about it, and what it offers."""
         return Facts(
@@ -486,7 +486,7 @@ class Valued(Wrapper):
         """Gradients and values."""
         return ValuedSum(self.model) if self.reference is None else ChangeSum(self.model, self.reference)
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """The facts of the model, with a value."""
         of = self.model.facts

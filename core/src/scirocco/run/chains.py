@@ -180,7 +180,7 @@ class ThreadedChains(DeviceChains):
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-@setup_program(0)
+@setup_program(1)
 def _start_all(
     model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array, leaders: Array | None
 ) -> tuple[KernelState, Array]:
@@ -207,7 +207,7 @@ def _advance_all(
     return loop.over_chains(one, states, group_size, parts.estimator.traits.keeps_one_sum)
 
 
-@loop_program(0, 1, 2, 3, 4)
+@loop_program(5)
 def _advance_all_by_draws(
     model: Posterior,
     keep_gradients: bool,

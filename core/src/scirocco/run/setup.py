@@ -387,7 +387,7 @@ def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in
         raise InvalidValueError(f"{name} requires an expansion of second order: use sc.Taylor(order=2).")
 
 
-@setup_program(0)
+@setup_program(1)
 def _prior_slopes(model: Any, points: Params) -> PyTree:
     return jax.vmap(jax.grad(model.log_prior_density))(points)
 

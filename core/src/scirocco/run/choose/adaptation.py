@@ -19,7 +19,7 @@ from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
 from scirocco.errors import BadStartError
 from scirocco.estimators.mode import some_rows
-from scirocco.estimators.newton import log_density_on_rows
+from scirocco.estimators.newton import OnRows
 from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
@@ -130,14 +130,13 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     position, factor = ready.start.position, ready.sampler.known.factor
     if factor is None or plan.num_chains * _tree.size(position) > limits.LIMITS.spread_out_numbers:
         return ready
-    rows = some_rows(problem.model, problem.table, plan.key)
+    given = OnRows(problem.model, problem.table.num_rows, some_rows(problem.model, problem.table, plan.key))
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [
             jax.tree.map(lambda leaf, n=number: leaf[n], places) for number in range(min(plan.num_chains, _LOOKED_AT))
         ]
-        values = [log_density_on_rows(problem.model, problem.table.num_rows, one, rows) for one in some]
-        if np.all(np.isfinite(values)):
+        if np.all(np.isfinite([given.log_density(one) for one in some])):
             return ready._replace(start=ready.start._replace(places=places))
     return ready
 

@@ -15,14 +15,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import SeedPurpose
-from scirocco.estimators.newton import (
-    FAR,
-    ascend_on_rows,
-    hessian_on_rows,
-    log_density_on_rows,
-    prior_curvature,
-    whitening,
-)
+from scirocco.estimators.newton import FAR, OnRows, prior_curvature, whitening
 from scirocco.model import Model
 from scirocco.run.choose import limits
 from scirocco.samplers import Jumps
@@ -44,38 +37,37 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
     flat, back = _tree.vector(mode)
     if flat.size > limits.LIMITS.mode_parameters:
         return []
-    here = flat.astype(np.float64)
-    found = [found for found in [_mode(model, num_rows, mode, rows)] if found is not None]
+    here, given = flat.astype(np.float64), OnRows(model, num_rows, rows)
+    level = given.log_density(mode)
+    found = [found for found in [_mode(given, mode, here, level)] if found is not None]
     if not found:
         return []
-    level = log_density_on_rows(model, num_rows, mode, rows)
     deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
     for point in _images(mode):
-        value = log_density_on_rows(model, num_rows, point, rows)
-        if value > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
-            _add(found, model, num_rows, point, rows)
+        if given.log_density(point) > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
+            _add(found, given, point)
     away = np.maximum.reduce([np.abs(_flat(start) - here), 10 * deviations, np.abs(here)])
-    prior = _prior(model, mode)
+    prior = _prior(model, mode, here)
     random = np.random.default_rng([SeedPurpose.MODES])
     searches, last = 0, 0
     while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(found):
-        known = np.stack([_flat(one.position) for one in found])
+        known = np.stack([one.flat for one in found])
         beyond = np.maximum(away, 2 * known.std(axis=0)) * limits.LIMITS.mode_reach ** random.random()
         pair = known[random.integers(len(known), size=2)]
         between = pair.mean(axis=0), np.maximum(0.5 * np.abs(pair[1] - pair[0]), 5 * deviations)
         places = [(known.mean(axis=0), beyond), between, *prior] if len(known) > 1 else [(here, beyond), *prior]
         centre, spread = places[searches % len(places)]
         searches += 1
-        if _add(found, model, num_rows, back(centre + spread * random.standard_normal(flat.size)), rows):
+        if _add(found, given, back(centre + spread * random.standard_normal(flat.size))):
             last = searches
     found.sort(key=lambda one: -one.log_mass)
     return [one for one in found if one.log_mass > found[0].log_mass - limits.LIMITS.negligible_mass]
 
 
-def _prior(model: Model, mode: Params) -> list[tuple[np.ndarray, np.ndarray]]:
+def _prior(model: Model, mode: Params, flat: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """The mode, and the standard deviations of the prior there; none if it is improper."""
     curvature = np.diagonal(np.asarray(prior_curvature(model, mode), np.float64))
-    return [(_flat(mode), 1 / np.sqrt(curvature))] if np.all(curvature > 0) else []
+    return [(flat, 1 / np.sqrt(curvature))] if np.all(curvature > 0) else []
 
 
 def _images(mode: Params) -> Iterator[Params]:
@@ -100,12 +92,12 @@ def _images(mode: Params) -> Iterator[Params]:
             )
 
 
-def _add(found: list[WeighedMode], model: Model, num_rows: int, point: Params, rows: Rows) -> bool:
+def _add(found: list[WeighedMode], given: OnRows, point: Params) -> bool:
     """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
-    if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
+    end = given.ascend(point, most=limits.LIMITS.mode_looks)
+    if end is None or not end.distance <= FAR:
         return False
-    position, distance, _, _ = ascend_on_rows(model, num_rows, point, rows, most=limits.LIMITS.mode_looks)
-    mode = _mode(model, num_rows, position, rows) if distance <= FAR else None
+    mode = _mode(given, end.here.seen, _flat(end.here.seen), end.here.value)
     if mode is None or any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
         return False
     best = max(other.log_mass for other in found)
@@ -115,16 +107,15 @@ def _add(found: list[WeighedMode], model: Model, num_rows: int, point: Params, r
     return True
 
 
-def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> WeighedMode | None:
-    """The mode with its mass; None if the log density is not concave there."""
-    value = log_density_on_rows(model, num_rows, position, rows)
-    precision = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
+def _mode(given: OnRows, position: Params, flat: np.ndarray, value: float) -> WeighedMode | None:
+    """The mode with its mass, from the log density there; None if that is not concave."""
+    precision = given.curvature(position)
     if not np.all(np.isfinite(precision)) or not np.isfinite(value):
         return None
     factor, smallest = whitening(precision, 1e-6)
     if smallest <= 1e-5:
         return None
-    return WeighedMode(position, _flat(position), value + float(np.linalg.slogdet(factor)[1]), factor)
+    return WeighedMode(position, flat, value + float(np.linalg.slogdet(factor)[1]), factor)
 
 
 def _distance(one: WeighedMode, other: WeighedMode) -> float:
@@ -146,7 +137,7 @@ def jumps_between(modes: list[WeighedMode]) -> Jumps:
     """What joins the modes in a run."""
     factors = [np.linalg.cholesky(one.factor @ one.factor.T) for one in modes]
     return Jumps(
-        np.stack([_flat(one.position) for one in modes]).astype(np.float32),
+        np.stack([one.flat for one in modes]).astype(np.float32),
         np.stack(factors).astype(np.float32),
         np.array([one.log_mass - modes[0].log_mass for one in modes], np.float32),
     )

@@ -88,7 +88,7 @@ def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, k
     return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: Params) -> PyTree:
     slope = jax.grad(negative_log_posterior(model, num_rows, rows))
     here, along = jax.linearize(slope, centre)
@@ -158,7 +158,7 @@ def least_rows(size: int) -> int:
     return max(64, min(limits.LIMITS.least_rows, limits.LIMITS.least_work // max(1, size)))
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyTree:
     slope = jax.grad(negative_log_posterior(model, num_rows, rows))
     return jax.lax.map(lambda at: _tree.scale(-1.0, slope(at)), positions)
