@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.monitoring
 import jaxlib
 
 from scirocco.errors import SciroccoWarning
@@ -35,23 +34,20 @@ _LARGEST = 1 << 28
 _DAY = 86_400  # seconds
 _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
-_COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
-"""JAX's event, and the seconds of compiling after which memory is given back."""
 
 
 _has_begun = False
 
 
 def begin(allowed: bool = True) -> None:
-    """Before the first run: tell JAX where to keep programs, and give back memory after it has compiled one.
+    """Before the first run: tell JAX where to keep programs; from now on, memory is given back.
 
-    Once in a process, and nothing of it if it is not `allowed` or SCIROCCO_CACHE is "off": settings of JAX, its
-    listeners and the filters of warnings belong to the whole process.
+    Once in a process, and nothing of it if it is not `allowed` or SCIROCCO_CACHE is "off": settings of JAX and the
+    filters of warnings belong to the whole process.
     """
     global _has_begun
     if not _has_begun and allowed and not _is_off():
         _has_begun = True
-        jax.monitoring.register_event_duration_secs_listener(_after_compiling)
         keep()
 
 
@@ -278,11 +274,11 @@ def _memory_trimmer() -> Callable[[int], int] | None:
 _trim_memory = _memory_trimmer()
 
 
-def _after_compiling(event: str, duration_secs: float, **_: str | int) -> None:
-    """Return memory that is free after a program was compiled.
+def give_back() -> None:
+    """Return free memory once the programs of a run are compiled.
 
     The compiler takes about 100 MB for a program, in several threads, for each of which glibc keeps what was freed: a
     set-up of a dozen programs would leave the process with half a GB that it does not use.
     """
-    if event == _COMPILED and duration_secs > _WORTH_FREEING and _trim_memory is not None:
+    if _has_begun and _trim_memory is not None:
         _trim_memory(0)

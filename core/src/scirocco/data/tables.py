@@ -231,8 +231,7 @@ class Resident(Table):
 
     def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
-        function, arguments = self.program(summand, position, key)
-        return function(*arguments)
+        return _sum.of(summand, self.num_rows)(position, self.data, key)
 
     def program(self, summand: Summed, position: Params, key: Key | None = None) -> tuple[Any, tuple[Any, ...]]:
         """The jitted function of `sum`, and its arguments."""

@@ -271,6 +271,11 @@ class OnRows:
         """Minus its Hessian."""
         return np.asarray(self._hessian(position, self.rows), np.float64)
 
+    def whitening(self, position: Params, least: float) -> tuple[np.ndarray, float]:
+        """That of minus the Hessian, see `whitening`; minus infinity as the smallest number if it is not finite."""
+        curvature = self.curvature(position)
+        return whitening(curvature, least) if np.all(np.isfinite(curvature)) else (curvature, -np.inf)
+
     def ascend(self, position: Params, most: int = _DESCENT_LOOKS) -> Ascent[Params] | None:
         """The mode, by Newton's method from a position; None if the log density is not finite there."""
         flat, back = _tree.vector(position)

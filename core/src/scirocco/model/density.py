@@ -22,6 +22,7 @@ from scirocco.model import units
 from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.model.families import LinearLikelihood
+from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 _STATE = (
@@ -216,7 +217,7 @@ class Model(Posterior):
     def _finish(self) -> None:
         leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
         for leaf in leaves:
-            if not units.is_leaf(leaf):
+            if leaf is not None and not isinstance(leaf, Transform):
                 raise InvalidTypeError(
                     f"`transforms` must contain sc.transforms objects or None, got {leaf!r}. "
                     "For example transforms={'scale': sc.transforms.positive}."

@@ -84,7 +84,7 @@ class ThreadedChains(DeviceChains):
         self._streams: list[StreamedParts] = []
         self.first_density: Any = np.zeros(())
         params = model.constrain(start.position)
-        self.reducing = [keeping.reducing.init(params) for _ in range(num_chains)]
+        self.reducing = [keeping.reducing.init(params)] * num_chains
         self.made = [0] * num_chains
         if saved is None:
             self.states = self._begin(problem, start, plan)

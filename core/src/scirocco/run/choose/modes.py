@@ -15,7 +15,7 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import SeedPurpose
-from scirocco.estimators.newton import FAR, OnRows, prior_curvature, whitening
+from scirocco.estimators.newton import FAR, OnRows, prior_curvature
 from scirocco.model import Model
 from scirocco.run.choose import limits
 from scirocco.samplers import Jumps
@@ -109,10 +109,7 @@ def _add(found: list[WeighedMode], given: OnRows, point: Params) -> bool:
 
 def _mode(given: OnRows, position: Params, flat: np.ndarray, value: float) -> WeighedMode | None:
     """The mode with its mass, from the log density there; None if that is not concave."""
-    precision = given.curvature(position)
-    if not np.all(np.isfinite(precision)) or not np.isfinite(value):
-        return None
-    factor, smallest = whitening(precision, 1e-6)
+    factor, smallest = given.whitening(position, 1e-6) if np.isfinite(value) else (np.eye(0), -np.inf)
     if smallest <= 1e-5:
         return None
     return WeighedMode(position, flat, value + float(np.linalg.slogdet(factor)[1]), factor)
@@ -130,7 +127,7 @@ def _length(factor: np.ndarray, change: np.ndarray) -> float:
 
 
 def _flat(position: Params) -> np.ndarray:
-    return _tree.vector(position)[0].astype(np.float64)
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(position)])
 
 
 def jumps_between(modes: list[WeighedMode]) -> Jumps:
