@@ -95,14 +95,6 @@ def cited(phrase: str, keys: str) -> Callable[[T], T]:
     return lambda thing: thing
 
 
-def rebuilt(node: T, **fields: Any) -> T:
-    """A copy of a pytree dataclass with other fields, made without its constructor: fields may be tracers or stacks."""
-    copy = object.__new__(type(node))
-    for name, value in fields_of(node).items():
-        object.__setattr__(copy, name, fields.get(name, value))
-    return copy
-
-
 def leaf_names(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[str]:
     """A readable name for each leaf: `beta`, `layers[0].weight`, or `params` for a bare array."""
     paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf)[0]

@@ -255,6 +255,14 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
     return found.here.seen, distance, found.looks
 
 
+class Peak(NamedTuple):
+    """A mode with its log density and L, where LLᵀ is the covariance of the Gaussian there."""
+
+    position: Params
+    log_density: float
+    factor: np.ndarray
+
+
 class OnRows:
     """The log posterior given n rows, each counted N/n times: its programs are looked up once for many positions."""
 
@@ -271,10 +279,20 @@ class OnRows:
         """Minus its Hessian."""
         return np.asarray(self._hessian(position, self.rows), np.float64)
 
-    def whitening(self, position: Params, least: float) -> tuple[np.ndarray, float]:
-        """That of minus the Hessian, see `whitening`; minus infinity as the smallest number if it is not finite."""
+    def peak(self, position: Params, value: float, least: float, flattest: float) -> Peak | None:
+        """The log density at its mode, and the Gaussian there; None if it is not concave."""
         curvature = self.curvature(position)
-        return whitening(curvature, least) if np.all(np.isfinite(curvature)) else (curvature, -np.inf)
+        if not np.all(np.isfinite(curvature)) or not math.isfinite(value):
+            return None
+        factor, smallest = whitening(curvature, least)
+        return None if smallest <= flattest else Peak(position, value, factor)
+
+    def climb(self, position: Params, most: int, least: float, flattest: float) -> Peak | None:
+        """The mode that Newton's method ends at; None if it ends elsewhere."""
+        end = self.ascend(position, most)
+        if end is None or not end.distance <= FAR:
+            return None
+        return self.peak(end.here.seen, end.here.value, least, flattest)
 
     def ascend(self, position: Params, most: int = _DESCENT_LOOKS) -> Ascent[Params] | None:
         """The mode, by Newton's method from a position; None if the log density is not finite there."""

@@ -215,7 +215,9 @@ class Model(Posterior):
         return cls(likelihood, log_prior, curvature_bound=likelihood.bound, third_bound=third / curvature**1.5)
 
     def _finish(self) -> None:
-        leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
+        leaves, treedef = list[Any](), None
+        if self.transforms is not None:
+            leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, Transform):
                 raise InvalidTypeError(
@@ -310,7 +312,7 @@ class Model(Posterior):
 
     def log_likelihoods(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """One log likelihood per row; if it is random and no key is given, every call has the same draw."""
-        params = self.constrain(position)
+        params = units.constrain(self.transforms, position) if self._transformed else position
         if self.form == "rows":
             return self._call(params, rows, key)
         if self.takes_key:

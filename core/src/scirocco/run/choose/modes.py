@@ -15,11 +15,14 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import SeedPurpose
-from scirocco.estimators.newton import FAR, OnRows, prior_curvature
+from scirocco.estimators.newton import OnRows, Peak, prior_curvature
 from scirocco.model import Model
 from scirocco.run.choose import limits
 from scirocco.samplers import Jumps
 from scirocco.types import Params, PyTree, Rows
+
+_FLAT = (1e-6, 1e-5)
+"""Smallest eigenvalue of a Hessian with unit diagonal that is believed, and that of a mode."""
 
 
 class WeighedMode(NamedTuple):
@@ -39,7 +42,7 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
         return []
     here, given = flat.astype(np.float64), OnRows(model, num_rows, rows)
     level = given.log_density(mode)
-    found = [found for found in [_mode(given, mode, here, level)] if found is not None]
+    found = [found for found in [_weighed(given.peak(mode, level, *_FLAT))] if found is not None]
     if not found:
         return []
     deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
@@ -94,10 +97,7 @@ def _images(mode: Params) -> Iterator[Params]:
 
 def _add(found: list[WeighedMode], given: OnRows, point: Params) -> bool:
     """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
-    end = given.ascend(point, most=limits.LIMITS.mode_looks)
-    if end is None or not end.distance <= FAR:
-        return False
-    mode = _mode(given, end.here.seen, _flat(end.here.seen), end.here.value)
+    mode = _weighed(given.climb(point, limits.LIMITS.mode_looks, *_FLAT))
     if mode is None or any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
         return False
     best = max(other.log_mass for other in found)
@@ -107,12 +107,12 @@ def _add(found: list[WeighedMode], given: OnRows, point: Params) -> bool:
     return True
 
 
-def _mode(given: OnRows, position: Params, flat: np.ndarray, value: float) -> WeighedMode | None:
-    """The mode with its mass, from the log density there; None if that is not concave."""
-    factor, smallest = given.whitening(position, 1e-6) if np.isfinite(value) else (np.eye(0), -np.inf)
-    if smallest <= 1e-5:
+def _weighed(peak: Peak | None) -> WeighedMode | None:
+    """A mode with its mass."""
+    if peak is None:
         return None
-    return WeighedMode(position, flat, value + float(np.linalg.slogdet(factor)[1]), factor)
+    log_mass = peak.log_density + float(np.linalg.slogdet(peak.factor)[1])
+    return WeighedMode(peak.position, _flat(peak.position), log_mass, peak.factor)
 
 
 def _distance(one: WeighedMode, other: WeighedMode) -> float:
