@@ -128,7 +128,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any], num_static: int, options: dict[str, Any]):
         self._function, self._num_static, self._options = function, num_static, options
-        self._jitted: dict[tuple[Any, ...], Any] = {}
+        self._made = functools.cache(self._make)
         self._ahead: list[tuple[tuple[Any, ...], Future[Any]]] = []
 
     def of(self, *static: Any) -> Any:
@@ -136,17 +136,13 @@ class Program:
         if self._ahead:  # JAX would compile what is being compiled a second time
             wait([future for known, future in self._ahead if known == static])
             self._ahead = [each for each in self._ahead if not each[1].done()]
-        return self._bound(static)
+        return self._made(*static)
 
-    def _bound(self, static: tuple[Any, ...]) -> Any:
-        found = self._jitted.get(static)
-        if found is None:
-            options = None
-            if jax.default_backend() == "gpu":
-                options = accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
-            made = jax.jit(functools.partial(self._function, *static), compiler_options=options)
-            found = self._jitted.setdefault(static, made)
-        return found
+    def _make(self, *static: Any) -> Any:
+        options = None
+        if jax.default_backend() == "gpu":
+            options = accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
+        return jax.jit(functools.partial(self._function, *static), compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program."""
@@ -158,15 +154,15 @@ class Program:
 
     def lower(self, *arguments: Any) -> Any:
         """The lowered program for these arguments."""
-        return self._bound(arguments[: self._num_static]).lower(*arguments[self._num_static :])
+        return self._made(*arguments[: self._num_static]).lower(*arguments[self._num_static :])
 
     def eval_shape(self, *arguments: Any) -> Any:
         """Shapes and types of the results for these arguments."""
-        return self._bound(arguments[: self._num_static]).eval_shape(*arguments[self._num_static :])
+        return self._made(*arguments[: self._num_static]).eval_shape(*arguments[self._num_static :])
 
     def clear_cache(self) -> None:
         """Drop what was compiled."""
-        self._jitted.clear()
+        self._made.cache_clear()
 
 
 def setup_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:

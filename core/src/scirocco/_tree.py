@@ -130,25 +130,6 @@ def nbytes(tree: PyTree) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
-    """All numbers as one vector, in the order of `ravel_pytree`, and the way back: on the host, without a program.
-
-    The way back takes arrays (..., d) and returns a tree of arrays (..., *shape), in the dtypes of the tree.
-    """
-    leaves, treedef = jax.tree.flatten(tree)
-    host = [np.asarray(leaf) for leaf in leaves]
-    dtype = jnp.result_type(*host)
-    flat = np.concatenate([leaf.ravel().astype(dtype) for leaf in host])
-    ends = np.cumsum([leaf.size for leaf in host])[:-1]
-
-    def back(numbers: np.ndarray) -> PyTree:
-        parts = zip(np.split(numbers, ends, axis=-1), host, strict=True)
-        shaped = [part.reshape((*part.shape[:-1], *leaf.shape)).astype(leaf.dtype) for part, leaf in parts]
-        return jax.tree.unflatten(treedef, shaped)
-
-    return flat, back
-
-
 def normal_like(key: Key, tree: PyTree, many_normals: int = MANY_NORMALS) -> PyTree:
     """Independent standard normals in the shape of `tree`.
 

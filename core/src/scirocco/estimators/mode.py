@@ -150,7 +150,8 @@ def _newton_on(
     model: Any, table: Table, position: Params, rows: Rows, few: int, most: int | None
 ) -> tuple[Corrected | None, float]:
     """Newton's method on these rows, then corrections, and the passes that it took; None if that ends far away."""
-    found = OnRows(model, table.num_rows, rows).ascend(position)
+    given = OnRows(model, table.num_rows, position, rows)
+    found = given.ascend(given.flat)
     if found is None:
         raise BadStartError("the log density is not finite at the starting point.")
     if not found.distance <= FAR:

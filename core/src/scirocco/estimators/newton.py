@@ -57,6 +57,25 @@ _HESSIAN_NUMBERS = 1 << 23
 """Rows × columns of a Hessian that are evaluated together."""
 
 
+def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
+    """All numbers as one vector, in the order of `ravel_pytree`, and the way back: on the host, without a program.
+
+    The way back takes arrays (..., d) and returns a tree of arrays (..., *shape), in the dtypes of the tree.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    host = [np.asarray(leaf) for leaf in leaves]
+    dtype = jnp.result_type(*host)
+    flat = np.concatenate([leaf.ravel().astype(dtype) for leaf in host])
+    ends = np.cumsum([leaf.size for leaf in host])[:-1]
+
+    def back(numbers: np.ndarray) -> PyTree:
+        parts = zip(np.split(numbers, ends, axis=-1), host, strict=True)
+        shaped = [part.reshape((*part.shape[:-1], *leaf.shape)).astype(leaf.dtype) for part, leaf in parts]
+        return jax.tree.unflatten(treedef, shaped)
+
+    return flat, back
+
+
 class WholePass(NamedTuple):
     """The result of one pass over all rows at a point."""
 
@@ -230,7 +249,7 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
 
     Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
-    flat, back = _tree.vector(here.position)
+    flat, back = vector(here.position)
     device = here.gradient if rows is None else rows
 
     def curvature(at: Params) -> np.ndarray:
@@ -239,7 +258,7 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
         return np.asarray(table.sum(RowCurvature(model), at), np.float64) + np.asarray(prior_curvature(model, at))
 
     def curve(at: np.ndarray, seen: WholePass) -> Curve[WholePass]:
-        gradient = _tree.vector(seen.gradient)[0].astype(np.float64)
+        gradient = vector(seen.gradient)[0].astype(np.float64)
         return Curve(at, float(seen.log_density), gradient, partial(curvature, seen.position), seen)
 
     def there(at: np.ndarray) -> Curve[WholePass]:
@@ -264,10 +283,14 @@ class Peak(NamedTuple):
 
 
 class OnRows:
-    """The log posterior given n rows, each counted N/n times: its programs are looked up once for many positions."""
+    """The log posterior given n rows, each counted N/n times: its programs are looked up once for many positions.
 
-    def __init__(self, model: Any, num_rows: int, rows: Rows):
+    Numbers in vectors are those of positions in the order of `vector`.
+    """
+
+    def __init__(self, model: Any, num_rows: int, position: Params, rows: Rows):
         self.rows = rows
+        self.flat, self._back = vector(position)
         self._value_and_gradient = _on_rows.of(model, num_rows)
         self._hessian = _hessian_on_rows.of(model, num_rows)
 
@@ -287,27 +310,26 @@ class OnRows:
         factor, smallest = whitening(curvature, least)
         return None if smallest <= flattest else Peak(position, value, factor)
 
-    def climb(self, position: Params, most: int, least: float, flattest: float) -> Peak | None:
+    def climb(self, begin: np.ndarray, most: int, least: float, flattest: float) -> Peak | None:
         """The mode that Newton's method ends at; None if it ends elsewhere."""
-        end = self.ascend(position, most)
+        end = self.ascend(begin, most)
         if end is None or not end.distance <= FAR:
             return None
         return self.peak(end.here.seen, end.here.value, least, flattest)
 
-    def ascend(self, position: Params, most: int = _DESCENT_LOOKS) -> Ascent[Params] | None:
-        """The mode, by Newton's method from a position; None if the log density is not finite there."""
-        flat, back = _tree.vector(position)
+    def ascend(self, begin: np.ndarray, most: int = _DESCENT_LOOKS) -> Ascent[Params] | None:
+        """The mode, by Newton's method from `begin`; None if the log density is not finite there."""
 
         def curve(at: np.ndarray) -> Curve[Params]:
-            there = beside(self.rows, back(at))
+            there = beside(self.rows, self._back(at))
             value, gradient = self._value_and_gradient(there, self.rows)
             slopes = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(gradient)]
             return Curve(at, -float(value), -np.concatenate(slopes), partial(self._hessian, there, self.rows), there)
 
-        begin = curve(flat.astype(np.float64))
-        if not math.isfinite(begin.value):
+        here = curve(vector(self._back(begin))[0].astype(np.float64))  # as the programs see it
+        if not math.isfinite(here.value):
             return None
-        return ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
+        return ascend(here, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
 
 
 def programs(model: Any, table: Resident, position: Params, rows: Rows) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -418,12 +440,12 @@ def _dense_correction(
 ) -> tuple[Params, float, bool]:
     """The same for few parameters, on the host, from a Hessian whose program the search has already."""
     curvature = np.asarray(_hessian_on_rows(model, num_rows, position, rows), np.float64)
-    flat, back = _tree.vector(position)
+    flat, back = vector(position)
     if not np.all(np.isfinite(curvature)):
         return position, np.inf, False
     curvature = curvature + damping * np.diag(np.abs(np.diagonal(curvature)))
     factor = inverse_root(curvature, _FLATTEST_ON_ROWS)
-    half = factor.T @ _tree.vector(gradient)[0].astype(np.float64)
+    half = factor.T @ vector(gradient)[0].astype(np.float64)
     distance = float(np.sqrt(half @ half / max(1, flat.size)))
     found = beside(rows, back(flat + factor @ half))
     return found, distance, bool(np.linalg.eigvalsh(curvature)[0] > 0)

@@ -19,7 +19,7 @@ from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
 from scirocco.errors import BadStartError
 from scirocco.estimators.mode import some_rows
-from scirocco.estimators.newton import OnRows
+from scirocco.estimators.newton import OnRows, vector
 from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
@@ -120,7 +120,7 @@ def _places(ready: Ready, spread: float, plan: Plan) -> Params:
         return scattered(ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed)
     shares = np.cumsum(np.exp(jumps.log_weights - np.max(jumps.log_weights)))
     at = np.searchsorted(shares / shares[-1], (np.arange(plan.num_chains) + 0.5) / plan.num_chains)
-    back = _tree.vector(ready.start.position)[1]
+    back = vector(ready.start.position)[1]
     normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(np.shape(jumps.centres[at]))
     return back(jumps.centres[at] + spread * np.einsum("cij,cj->ci", jumps.factors[at], normals))
 
@@ -130,7 +130,7 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     position, factor = ready.start.position, ready.sampler.known.factor
     if factor is None or plan.num_chains * _tree.size(position) > limits.LIMITS.spread_out_numbers:
         return ready
-    given = OnRows(problem.model, problem.table.num_rows, some_rows(problem.model, problem.table, plan.key))
+    given = OnRows(problem.model, problem.table.num_rows, position, some_rows(problem.model, problem.table, plan.key))
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [
@@ -143,7 +143,7 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
 
 def scattered(position: Params, factor: Any, spread: float, count: int, seed: int) -> Params:
     """`count` points around `position`, with so many times the standard deviations of L: leaves (point, ...)."""
-    flat, back = _tree.vector(position)
+    flat, back = vector(position)
     normals = np.random.default_rng([seed, SeedPurpose.PLACES]).standard_normal((count, flat.size))
     return back(flat + spread * rows_times(np.asarray(factor), normals))
 

@@ -151,7 +151,7 @@ class _Squares:
 def _timed(measured: Measured, problem: Problem, position: Params, key: Key) -> Measured:
     """With the seconds of a pass and of a batch: the search for the mode has compiled both."""
     model, table = problem.model, problem.table
-    given = OnRows(model, table.num_rows, some_rows(model, table, key))
+    given = OnRows(model, table.num_rows, position, some_rows(model, table, key))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return dataclasses.replace(
         measured,

@@ -37,18 +37,18 @@ class WeighedMode(NamedTuple):
 
 def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[WeighedMode]:
     """All modes that were found, that of the most mass first; `mode` is one of them."""
-    flat, back = _tree.vector(mode)
-    if flat.size > limits.LIMITS.mode_parameters:
+    here = _flat(mode)
+    if here.size > limits.LIMITS.mode_parameters:
         return []
-    here, given = flat.astype(np.float64), OnRows(model, num_rows, rows)
+    given = OnRows(model, num_rows, mode, rows)
     level = given.log_density(mode)
     found = [found for found in [_weighed(given.peak(mode, level, *_FLAT))] if found is not None]
     if not found:
         return []
     deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
     for point in _images(mode):
-        if given.log_density(point) > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
-            _add(found, given, point)
+        if given.log_density(point) > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * here.size):
+            _add(found, given, _flat(point))
     away = np.maximum.reduce([np.abs(_flat(start) - here), 10 * deviations, np.abs(here)])
     prior = _prior(model, mode, here)
     random = np.random.default_rng([SeedPurpose.MODES])
@@ -61,7 +61,7 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
         places = [(known.mean(axis=0), beyond), between, *prior] if len(known) > 1 else [(here, beyond), *prior]
         centre, spread = places[searches % len(places)]
         searches += 1
-        if _add(found, given, back(centre + spread * random.standard_normal(flat.size))):
+        if _add(found, given, centre + spread * random.standard_normal(here.size)):
             last = searches
     found.sort(key=lambda one: -one.log_mass)
     return [one for one in found if one.log_mass > found[0].log_mass - limits.LIMITS.negligible_mass]
@@ -95,7 +95,7 @@ def _images(mode: Params) -> Iterator[Params]:
             )
 
 
-def _add(found: list[WeighedMode], given: OnRows, point: Params) -> bool:
+def _add(found: list[WeighedMode], given: OnRows, point: np.ndarray) -> bool:
     """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
     mode = _weighed(given.climb(point, limits.LIMITS.mode_looks, *_FLAT))
     if mode is None or any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
