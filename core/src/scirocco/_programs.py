@@ -165,6 +165,11 @@ class Program:
         self._made.cache_clear()
 
 
+def program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that are compiled as JAX does it by itself."""
+    return lambda function: Program(function, num_static, {})
+
+
 def setup_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run a few times before a run.
 

@@ -101,7 +101,7 @@ class Corrected(NamedTuple):
 
 def look(model: Any, table: Table, position: Params) -> WholePass:
     """One pass over all rows."""
-    likelihood, total = table.sum(_ValueAndGradient(model), position)
+    likelihood, total = table.sum(ValueAndGradient(model), position)
     return WholePass(position, total, *_with_prior(model, position, likelihood, total))
 
 
@@ -335,7 +335,7 @@ class OnRows:
 def programs(model: Any, table: Resident, position: Params, rows: Rows) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of a search with the whole Hessian, with their arguments."""
     of = (model, table.num_rows, position, rows)
-    return [(_on_rows, of), (_hessian_on_rows, of), table.program(_ValueAndGradient(model), position)]
+    return [(_on_rows, of), (_hessian_on_rows, of), table.program(ValueAndGradient(model), position)]
 
 
 def beside(rows: PyTree, position: Params) -> Params:
@@ -471,7 +471,7 @@ def prior_curvature(model: Any, position: Params) -> Array:
 
 
 @dataclass(frozen=True)
-class _ValueAndGradient:
+class ValueAndGradient:
     """Summand (log p(x_i | θ), ∇ log p(x_i | θ)), so that one pass gives both sums."""
 
     model: Any

@@ -76,10 +76,11 @@ class ThreadedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, 1)
+        keep_gradients = keeping.gradients_in_loop
+        self.capacity = buffer_capacity(start.position, keep_gradients, 1)
         # a superbatch yields at most one draw per batch: a larger buffer would only hold zeros
         room = min(self.capacity, problem.table.steps_in_segment)
-        self._static = (model, keeping.gradients_in_loop, room)
+        self._static = (model, keep_gradients, room)
         self._parts, self._keeping = problem.parts, keeping
         self._streams: list[StreamedParts] = []
         self.first_density: Any = np.zeros(())
@@ -96,10 +97,8 @@ class ThreadedChains(DeviceChains):
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
         (model, _, parts, table), key = problem, plan.key
         if not table.streamed:
-            starts = [
-                start_compiled(model, parts, start, key, np.int32(chain), _number(plan.leader(chain)))
-                for chain in plan.numbers
-            ]
+            begin = start_compiled.of(model)
+            starts = [begin(parts, start, key, np.int32(chain), _number(plan.leader(chain))) for chain in plan.numbers]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
         begun = [start_streamed(model, parts, table, start, key, chain, plan.leader(chain)) for chain in plan.numbers]

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import program
 from scirocco.data import Probed, Table
 from scirocco.estimators import full_sum
 from scirocco.estimators.base import next_pass
@@ -65,7 +66,7 @@ def start_streamed(
     return jax.block_until_ready(state), density, streamed
 
 
-start_compiled = partial(jax.jit, static_argnums=0)(loop.start_chain)
+start_compiled = program(1)(loop.start_chain)
 _first_state = jax.jit(loop.first_state)
 
 

@@ -124,9 +124,11 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     affordable = scored_rows(model, table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
 
+    program = _scores.of(model, table.num_rows)
+
     def scores_on_rows(some: np.ndarray) -> np.ndarray:
         padded = back(np.resize(some, (limits.LIMITS.scores, flat.size)))
-        return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
+        return _tree.matrix(program(rows, padded), positions.dtype)[: len(some)]
 
     found = [
         scores_on_rows(positions[begin : begin + limits.LIMITS.scores])
