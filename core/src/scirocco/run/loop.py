@@ -50,6 +50,10 @@ class KernelState(NamedTuple):
     noise_key: Key
     """The key of the noise of `sc.sample`: step m draws from `step_key(noise_key, m)`; `Kernel.step` has its own."""
 
+    def after(self, sampler: Any, gradient: Gradient, memory: PyTree) -> KernelState:
+        """The state after one more step."""
+        return KernelState(sampler, gradient, memory, self.number + 1, self.batch_key, self.noise_key)
+
 
 CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 """For `vmap` over chains: the step number is common to all, so that branches on it remain branches."""
@@ -286,15 +290,8 @@ def start_chain(
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step, and information about it."""
-    state = moved(model, parts, state, draws)
+    state = parts.scheme.move(model, parts, state, draws)
     return state, inform(model, parts, state)
-
-
-def moved(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
-    """The state after one step."""
-    number = state.number + 1
-    moved, gradient, memory = parts.scheme.move(model, parts, state, number, draws)
-    return KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
 
 
 def inform(model: Posterior, parts: Parts, state: KernelState) -> Info:
@@ -392,7 +389,8 @@ def _group(steps: LoopSteps, number: int | None, made: Made) -> Made:
 def _step(steps: LoopSteps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
     """One step, whether it has diverged, and the draw if it is due."""
     alone = steps.ahead == 1
-    state = moved(steps.model, steps.parts, made.state, at(drawn, 0 if alone else offset))
+    parts = steps.parts
+    state = parts.scheme.move(steps.model, parts, made.state, at(drawn, 0 if alone else offset))
     code = code_of(state.sampler.position)
     newly = (made.bad_step < 0) & (code > 0)
     bad_step = jnp.where(newly, state.number - 1, made.bad_step)

@@ -8,9 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import encoding, loading, records
 from scirocco.run.encoding import decode, encode
@@ -93,7 +93,7 @@ def _written(value: Any, values: Sequence[type]) -> Any:
     if type(value) in values:
         parts: dict[str, Any] = vars(value) if dataclasses.is_dataclass(value) else value._asdict()
         return {"value": type(value).__name__, "parts": {key: encode(part) for key, part in parts.items()}}
-    if _tree.is_array(value) and value.shape == ():
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)) and not value.shape:
         value = value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
         value = value.tolist()
