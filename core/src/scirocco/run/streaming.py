@@ -123,7 +123,7 @@ def step_streamed(
         moved, gradient = proposal, there
         if isinstance(parts.sampler, Proposer):
             moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
-        state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
+        state = state.after(moved, gradient, memory)
         return state, loop.inform(model, parts, state)
     return jax.block_until_ready(step_compiled(model, streamed.at(number)[0], state, key))
 
