@@ -50,9 +50,9 @@ class KernelState(NamedTuple):
     noise_key: Key
     """The key of the noise of `sc.sample`: step m draws from `step_key(noise_key, m)`; `Kernel.step` has its own."""
 
-    def after(self, sampler: Any, gradient: Gradient, memory: PyTree) -> KernelState:
-        """The state after one more step."""
-        return KernelState(sampler, gradient, memory, self.number + 1, self.batch_key, self.noise_key)
+    def after(self, number: Array, sampler: Any, gradient: Gradient, memory: PyTree) -> KernelState:
+        """The state of the same chain after step `number`."""
+        return KernelState(sampler, gradient, memory, number, self.batch_key, self.noise_key)
 
 
 CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))

@@ -132,10 +132,10 @@ class OneMove(Scheme):
 
     def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
         """The move, and the estimate at the new position."""
-        sampler = cast(Mover, parts.sampler)
+        sampler, number = cast(Mover, parts.sampler), state.number + 1
         moved = sampler.step(state.sampler, state.gradient, draws.noise, state.number)
         return state.after(
-            moved, *self.evaluate(model, parts, moved.position, state.memory, state.number + 1, *draws[1:])
+            number, moved, *self.evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
         )
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
@@ -159,7 +159,7 @@ class ProposedMove(Scheme):
             value = jax.lax.cond(due, exact, lambda _: jnp.zeros((), spec.dtype), proposal.position)
             there = there._replace(value=value)
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
-        return state.after(moved, gradient, memory)
+        return state.after(number, moved, gradient, memory)
 
 
 def _exact_value(model: Posterior, parts: Parts, position: Params) -> Array:
@@ -176,13 +176,14 @@ class AlongTrajectory(Scheme):
 
     def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
         """The end of the trajectory, and the gradient there."""
+        number = state.number + 1
 
         def evaluate(position: Params) -> Gradient:
-            return self.evaluate(model, parts, position, state.memory, state.number + 1, *draws[1:])[0]
+            return self.evaluate(model, parts, position, state.memory, number, *draws[1:])[0]
 
         sampler = cast(Trajectory, parts.sampler)
-        end = sampler.step(state.sampler, state.gradient, evaluate, draws.noise, state.number + 1)
-        return state.after(*end, state.memory)
+        end = sampler.step(state.sampler, state.gradient, evaluate, draws.noise, number)
+        return state.after(number, *end, state.memory)
 
 
 @jax.tree_util.register_static
@@ -200,9 +201,9 @@ class BetweenEvents(Scheme):
             with products_of(parts.estimator):
                 return known_gradient(left_out(summand, position, memory, batch))
 
-        sampler = cast(Events, parts.sampler)
+        sampler, number = cast(Events, parts.sampler), state.number + 1
         moved = sampler.step(state.sampler, memory.expansion, remainder, draws.noise, state.number)
-        return state.after(moved, *self.evaluate(model, parts, moved.position, memory, state.number + 1, *draws[1:]))
+        return state.after(number, moved, *self.evaluate(model, parts, moved.position, memory, number, *draws[1:]))
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:
@@ -318,13 +319,12 @@ class InTurn(Scheme):
         sampler: Blocks = parts.sampler  # type: ignore[assignment]
         moved, drive, memory = state.sampler, state.gradient, state.memory
         units = (model.constrain, model.unconstrain)
-        count = len(sampler.names)
+        count, number = len(sampler.names), state.number + 1
         for index in range(count):
             moved = sampler.step(index, moved, drive, draws.noise[index], state.number, units)
             following = (index + 1) % count
-            of = (moved.position, memory, state.number + 1)
-            drive, memory = self.evaluate(model, parts, *of, *draws[1:], index=following)
-        return state.after(moved, drive, memory)
+            drive, memory = self.evaluate(model, parts, moved.position, memory, number, *draws[1:], index=following)
+        return state.after(number, moved, drive, memory)
 
 
 SCHEMES: dict[type, Scheme] = {

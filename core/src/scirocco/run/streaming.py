@@ -123,7 +123,7 @@ def step_streamed(
         moved, gradient = proposal, there
         if isinstance(parts.sampler, Proposer):
             moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
-        state = state.after(moved, gradient, memory)
+        state = state.after(state.number + 1, moved, gradient, memory)
         return state, loop.inform(model, parts, state)
     return jax.block_until_ready(step_compiled(model, streamed.at(number)[0], state, key))
 
