@@ -175,7 +175,7 @@ def refuse_forked() -> None:
 
 def is_number(value: object) -> bool:
     """True for a real scalar: Python, NumPy or a concrete JAX one; False for bool, str, None."""
-    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+    if isinstance(value, (bool, np.bool_, str, bytes, np.timedelta64)) or value is None:  # NumPy's spans are integers
         return False
     if isinstance(value, (int, float, np.integer, np.floating)):
         return True
@@ -235,6 +235,14 @@ def choice(value: object, name: str, options: tuple[str, ...]) -> str:
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """`s3://bucket/run`, of which pathlib leaves s3:/bucket/run. The drive C:/ has one letter, and a:b no slash."""
+
+
+def flag(value: object, name: str, owner: str = "") -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        of = f" of {owner}" if owner else ""
+        raise InvalidTypeError(f"`{name}`{of} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def path(value: object, name: str) -> Path:

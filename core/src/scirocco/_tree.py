@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeGuard, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeGuard, TypeVar, cast, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -67,8 +68,17 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     checks see only the users' arguments.
     """
     cls = dataclasses.dataclass(frozen=True)(cls)
-    cls.__init__ = _checks.known_arguments(cls.__init__, cls.__name__)  # type: ignore[method-assign]
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    flags = [field.name for field in fields if field.type == "bool"]
+    make = cls.__init__
+
+    @functools.wraps(make)
+    def init(self: T, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        for name in flags:
+            _checks.flag(getattr(self, name), name, cls.__name__)
+
+    cls.__init__ = _checks.known_arguments(cast(Any, init), cls.__name__)  # type: ignore[method-assign]
     meta = [field.name for field in fields if field.metadata.get("static")]
     data = [field.name for field in fields if not field.metadata.get("static")]
 

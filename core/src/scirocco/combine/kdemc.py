@@ -15,7 +15,6 @@ from scirocco.combine import assumptions
 from scirocco.combine.assumptions import SampleMoments, effective_of, moments, moments_of, product
 from scirocco.combine.draws import AssumptionCheck, Combined, ShardDraws, conclude, read_shards
 from scirocco.combine.shards import Subposteriors
-from scirocco.errors import InvalidTypeError
 from scirocco.model import Model
 from scirocco.types import PyTree
 
@@ -136,11 +135,9 @@ def kdemc(
     rng = np.random.default_rng(_checks.positive_int(seed, "seed", minimum=0))
     _checks.choice(moves, "moves", ("gibbs", "independent"))
     _checks.positive_int(num_chains, "num_chains")
-    if not isinstance(anneal, bool):
-        raise InvalidTypeError(f"`anneal` must be True or False, got {anneal!r}.")
+    _checks.flag(anneal, "anneal")
+    _checks.flag(semiparametric, "semiparametric")
     burnin = _BURNIN[moves] if num_burnin is None else _checks.positive_int(num_burnin, "num_burnin", minimum=0)
-    if not isinstance(semiparametric, bool):
-        raise InvalidTypeError(f"`semiparametric` must be True or False, got {semiparametric!r}.")
     if bandwidth is not None:
         _checks.positive(bandwidth, "bandwidth")
     shards = read_shards(subposteriors, model)

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco.errors import InvalidTypeError
 from scirocco.reducers import Reducing
 from scirocco.run import loop
 from scirocco.run.sizes import RUNNING
@@ -52,10 +51,8 @@ class Keeping(NamedTuple):
     @classmethod
     def checked(cls, keep_gradients: Any, keep_draws: Any, reducers: Any) -> Keeping:
         """Build from the arguments of `sample`."""
-        if not isinstance(keep_gradients, (bool, np.bool_)):
-            raise InvalidTypeError(f"`keep_gradients` must be True or False, got {keep_gradients!r}.")
         every = int(keep_draws) if isinstance(keep_draws, bool) else _checks.positive_int(keep_draws, "keep_draws")
-        return cls(bool(keep_gradients), every, Reducing(reducers))
+        return cls(_checks.flag(keep_gradients, "keep_gradients"), every, Reducing(reducers))
 
     @property
     def gradients_in_loop(self) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from scirocco import _checks
 from scirocco._version import __version__
@@ -130,9 +129,8 @@ CHAINS, SHARDS = RunFamily("chain", "chains"), RunFamily("shard", "subposteriors
 
 def check_switches(store: Any, resume: Any, overwrite: Any) -> None:
     """Raise an error for combinations of `resume`, `overwrite` and `store` that have no meaning."""
-    for name, value in (("resume", resume), ("overwrite", overwrite)):
-        if not isinstance(value, (bool, np.bool_)):
-            raise InvalidTypeError(f"`{name}` must be True or False, got {value!r}.")
+    _checks.flag(resume, "resume")
+    _checks.flag(overwrite, "overwrite")
     if store is None and (resume or overwrite):
         name = "resume" if resume else "overwrite"
         raise InvalidValueError(f"`{name}` requires `store`, the folder of the run.")

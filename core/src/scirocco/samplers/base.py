@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
+from scirocco.errors import InvalidValueError
 from scirocco.samplers import schedules
 from scirocco.samplers.scales import Excess, Scales, Setting, langevin_step, momentum_step
 from scirocco.types import Array, Key, Params, PyTree
@@ -297,4 +298,10 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 
 def coefficients(value: PyTree, params: Params, name: str) -> PyTree:
     """A hyper-parameter for each parameter leaf: a number for all, or a prefix tree whose leaves broadcast."""
-    return _tree.broadcast_prefix(value, params, name)
+    spread = _tree.broadcast_prefix(value, params, name)
+    for leaf, part in zip(jax.tree.leaves(spread), jax.tree.leaves(params), strict=True):
+        here, there = np.shape(leaf), np.shape(part)
+        sizes = there[len(there) - len(here) :]
+        if len(here) > len(there) or any(size not in (1, wanted) for size, wanted in zip(here, sizes, strict=True)):
+            raise InvalidValueError(f"`{name}` has the shape {here}, but the parameters have {there}.")
+    return spread

@@ -242,8 +242,6 @@ class SCIRCV(_Exact):
             raise InvalidTypeError(f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization!r}.")
         if self.parametrization not in (1, 2):
             raise InvalidValueError(f"`parametrization` of SCIRCV must be 1 or 2, got {self.parametrization}.")
-        if not isinstance(self.corrected, bool):
-            raise InvalidTypeError(f"`corrected` of SCIRCV must be True or False, got {self.corrected!r}.")
         if self.refresh_every is not None:
             _checks.positive_int(self.refresh_every, "refresh_every", minimum=0)
         if self.refresh_size is not None:

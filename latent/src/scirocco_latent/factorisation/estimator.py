@@ -144,12 +144,12 @@ class BPMF(RatingResults):
         """
         triples = check_triples(users, items, ratings, self.num_users, self.num_items)
         law, offset = self._law(), float(triples.ratings.mean(dtype=np.float64))
-        rated = Rated.of(triples)
+        start, rated = self._start(triples, law), Rated.of(triples)
         data = Ratings(triples.users, triples.items, triples.ratings - np.float32(offset))
         program = self._by_gibbs if self._is_exact() else self._by_gradients
         arrays = {"items": rated.items, "first": rated.first}
         told = {"offset": offset, "rating_precision": law.rating_precision, **rated.told()}
-        return self._run(program(data, law, self._start(triples, law), told, arrays), options)
+        return self._run(program(data, law, start, told, arrays), options)
 
     def _is_exact(self) -> bool:
         """Whether the Gibbs sampler is used."""

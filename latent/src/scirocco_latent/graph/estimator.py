@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import Spec
 from scirocco.models._core.program import FitOptions, OwnChains
 from scirocco.models._core.view import View
@@ -187,8 +187,7 @@ class StochasticBlockModel(BlockResults):
                 f"`num_blocks` must be at most {_MOST_BLOCKS:,} and the number of nodes ({graph.num_nodes:,}), got "
                 f"{num:,}."
             )
-        if not isinstance(self.degree_corrected, (bool, np.bool_)):
-            raise InvalidTypeError(f"`degree_corrected` must be True or False, got {self.degree_corrected!r}.")
+        _checks.flag(self.degree_corrected, "degree_corrected")
         _checks.positive(self.concentration, "concentration")
         _checks.positive(self.propensity, "propensity")
         if self.likelihood is not None:

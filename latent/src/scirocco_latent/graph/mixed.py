@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
-from scirocco.errors import InvalidTypeError, InvalidValueError
+from scirocco.errors import InvalidValueError
 from scirocco.models._core.chain import Chain, Spec
 from scirocco.models._core.program import OwnChains
 from scirocco.models._core.view import View
@@ -194,8 +194,7 @@ class MixedMembership(Memberships):
                 f"({graph.num_nodes:,}), got {num:,}."
             )
         _checks.choice(self.kind, "kind", KINDS)
-        if not isinstance(self.degree_corrected, bool):
-            raise InvalidTypeError(f"`degree_corrected` must be True or False, got {self.degree_corrected!r}.")
+        _checks.flag(self.degree_corrected, "degree_corrected")
         wanted = LIKELIHOODS[0 if self.degree_corrected else 1]
         if self.likelihood is not None:
             _checks.choice(self.likelihood, "likelihood", LIKELIHOODS)

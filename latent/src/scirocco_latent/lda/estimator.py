@@ -242,8 +242,8 @@ class LDA(Incremental):
         former = continue_from if isinstance(continue_from, LDA | None) else LDA.load(continue_from)
         corpus = self._documents(X, vocabulary, former, column, encoding)
         changes = {} if client is None else sharded.changes(self.get_params(), isinstance(X, DocumentStream))
-        on_device = _checks.choice(self.device, "device", DEVICES)
-        if on_device == "auto" and options.get("resume") is True and _is_on_host(options.get("store")):
+        on_device, resumes = _checks.choice(self.device, "device", DEVICES), options.get("resume", False)
+        if on_device == "auto" and _checks.flag(resumes, "resume") and _is_on_host(options.get("store")):
             changes["device"] = HOST  # as the stored chains, even if there is an accelerator now
         changes |= {} if former is None else {"growth": None}
         if isinstance(labels, str):

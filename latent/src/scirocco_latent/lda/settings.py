@@ -265,8 +265,7 @@ def _spare(given: object, num_topics: int, by_arrays: bool) -> int:
 
 
 def _learns(given: dict[str, Any], name: str, with_memory: bool) -> bool:
-    if not isinstance(given[name], (bool, np.bool_)):
-        raise InvalidTypeError(f"`{name}` must be True or False, got {given[name]!r}.")
+    _checks.flag(given[name], name)
     if given[name] and not with_memory:
         raise InvalidValueError(f'`{name}` requires memory="documents", with sampler="scir" or "gibbs".')
     return bool(given[name])

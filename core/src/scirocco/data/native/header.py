@@ -119,6 +119,8 @@ def _parse(content: dict[str, Any]) -> Header:
     header = Header(arrays=arrays, **content)
     if not all(isinstance(value, int) for value in header.extra.values()):
         raise TypeError("`extra` holds more than whole numbers")
+    if header.kind == "corpus" and not {"vocabulary_size", "longest_row"} <= set(header.extra):
+        raise KeyError("`extra` lacks `vocabulary_size` or `longest_row`")
     if not arrays or header.num_rows < 1:
         raise ValueError("it lists no data")
     if header.kind == "rows" and any(entry.rows != header.num_rows for entry in arrays.values()):

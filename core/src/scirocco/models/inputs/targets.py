@@ -44,6 +44,8 @@ def labels(
         for row, value in enumerate(values):
             if missing(value):
                 raise InvalidValueError(f"Input {name} contains NaN: the label of row {row} is missing ({value!r}).")
+    if values.dtype.kind == "S":
+        raise InvalidTypeError(f"the labels in {name} are bytes: decode them, as in np.char.decode({name}).")
     found, codes = _sorted(values, name)
     if classes is not None:
         known = _known(classes, who)

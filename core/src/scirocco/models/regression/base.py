@@ -15,7 +15,7 @@ from scirocco.data.arrays import ArraySource
 from scirocco.diagnostics.intervals import central
 from scirocco.drawing.charts import forest
 from scirocco.drawing.markup import Section, join, number, paragraph, search, sortable, tag
-from scirocco.errors import DivergenceError, InvalidTypeError, InvalidValueError
+from scirocco.errors import DivergenceError, InvalidValueError
 from scirocco.estimators import Estimator
 from scirocco.model import Model
 from scirocco.model.families import PARAMETERS
@@ -223,9 +223,8 @@ class Regression(FittedModel):
         for setting, value in (("scale", self.scale), ("intercept_scale", self.intercept_scale)):
             if value is not None or setting not in self._from_data:
                 _checks.positive(value, setting, name)
-        for setting, flag in (("intercept", self.intercept), ("standardise", self.standardise)):
-            if not isinstance(flag, (bool, np.bool_)):
-                raise InvalidTypeError(f"`{setting}` of {name} must be True or False, got {flag!r}.")
+        _checks.flag(self.intercept, "intercept", name)
+        _checks.flag(self.standardise, "standardise", name)
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
 
     def _make_prior(
