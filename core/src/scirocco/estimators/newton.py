@@ -302,23 +302,23 @@ class OnRows:
         """Minus its Hessian."""
         return np.asarray(self._hessian(position, self.rows), np.float64)
 
-    def peak(self, position: Params, value: float, least: float, flattest: float) -> Peak | None:
-        """The log density at its mode, and the Gaussian there; None if it is not concave."""
-        curvature = self.curvature(position)
+    def peak(self, position: Params, least: float, flattest: float, value: float | None = None) -> Peak | None:
+        """The log density at its mode (`value`, if it is known), and the Gaussian there; None if it is not concave."""
+        value, curvature = self.log_density(position) if value is None else value, self.curvature(position)
         if not np.all(np.isfinite(curvature)) or not math.isfinite(value):
             return None
         factor, smallest = whitening(curvature, least)
         return None if smallest <= flattest else Peak(position, value, factor)
 
-    def climb(self, begin: np.ndarray, most: int, least: float, flattest: float) -> Peak | None:
-        """The mode that Newton's method ends at; None if it ends elsewhere."""
-        end = self.ascend(begin, most)
+    def climb(self, begin: np.ndarray, above: float, most: int, least: float, flattest: float) -> Peak | None:
+        """The mode that Newton's method ends at; None if it ends elsewhere, or does not begin above a log density."""
+        end = self.ascend(begin, most, above)
         if end is None or not end.distance <= FAR:
             return None
-        return self.peak(end.here.seen, end.here.value, least, flattest)
+        return self.peak(end.here.seen, least, flattest, end.here.value)
 
-    def ascend(self, begin: np.ndarray, most: int = _DESCENT_LOOKS) -> Ascent[Params] | None:
-        """The mode, by Newton's method from `begin`; None if the log density is not finite there."""
+    def ascend(self, begin: np.ndarray, most: int = _DESCENT_LOOKS, above: float = -math.inf) -> Ascent[Params] | None:
+        """The mode, by Newton's method from `begin`; None if the log density there is not finite and above another."""
 
         def curve(at: np.ndarray) -> Curve[Params]:
             there = beside(self.rows, self._back(at))
@@ -327,7 +327,7 @@ class OnRows:
             return Curve(at, -float(value), -np.concatenate(slopes), partial(self._hessian, there, self.rows), there)
 
         here = curve(vector(self._back(begin))[0].astype(np.float64))  # as the programs see it
-        if not math.isfinite(here.value):
+        if not above < here.value < math.inf:  # False for NaN
             return None
         return ascend(here, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
 

@@ -7,6 +7,7 @@ factors and squares have; points far away find others, if they are not too narro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -41,14 +42,13 @@ def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: 
     if here.size > limits.LIMITS.mode_parameters:
         return []
     given = OnRows(model, num_rows, mode, rows)
-    level = given.log_density(mode)
-    found = [found for found in [_weighed(given.peak(mode, level, *_FLAT))] if found is not None]
-    if not found:
+    top = given.peak(mode, *_FLAT)
+    if top is None:
         return []
+    found, above = [_weighed(top)], top.log_density - limits.LIMITS.negligible_mass * max(1.0, 0.5 * here.size)
     deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
     for point in _images(mode):
-        if given.log_density(point) > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * here.size):
-            _add(found, given, _flat(point))
+        _add(found, given, _flat(point), above)
     away = np.maximum.reduce([np.abs(_flat(start) - here), 10 * deviations, np.abs(here)])
     prior = _prior(model, mode, here)
     random = np.random.default_rng([SeedPurpose.MODES])
@@ -95,10 +95,13 @@ def _images(mode: Params) -> Iterator[Params]:
             )
 
 
-def _add(found: list[WeighedMode], given: OnRows, point: np.ndarray) -> bool:
-    """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
-    mode = _weighed(given.climb(point, limits.LIMITS.mode_looks, *_FLAT))
-    if mode is None or any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
+def _add(found: list[WeighedMode], given: OnRows, point: np.ndarray, above: float = -math.inf) -> bool:
+    """Climb from a point above a log density, and keep where it ends if that is a mode, and a new one that matters."""
+    peak = given.climb(point, above, limits.LIMITS.mode_looks, *_FLAT)
+    if peak is None:
+        return False
+    mode = _weighed(peak)
+    if any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
         return False
     best = max(other.log_mass for other in found)
     if mode.log_mass < best - limits.LIMITS.negligible_mass:
@@ -107,10 +110,8 @@ def _add(found: list[WeighedMode], given: OnRows, point: np.ndarray) -> bool:
     return True
 
 
-def _weighed(peak: Peak | None) -> WeighedMode | None:
+def _weighed(peak: Peak) -> WeighedMode:
     """A mode with its mass."""
-    if peak is None:
-        return None
     log_mass = peak.log_density + float(np.linalg.slogdet(peak.factor)[1])
     return WeighedMode(peak.position, _flat(peak.position), log_mass, peak.factor)
 
