@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.monitoring
 import jaxlib
 
 from scirocco.errors import SciroccoWarning
@@ -36,23 +35,20 @@ _LARGEST = 1 << 28
 _DAY = 86_400  # seconds
 _WORTH_KEEPING = 0.0
 """Seconds of compiling."""
-_COMPILED, _WORTH_FREEING = "/jax/core/compile/backend_compile_duration", 0.1
-"""JAX's event, and the seconds of compiling after which memory is given back."""
 
 
 _has_begun = False
 
 
 def begin(allowed: bool = True) -> None:
-    """Before the first run: tell JAX where to keep programs, and give back memory after it has compiled one.
+    """Before the first run: tell JAX where to keep programs; from now on, memory is given back.
 
-    Once in a process, and nothing of it if it is not `allowed` or SCIROCCO_CACHE is "off": settings of JAX, its
-    listeners and the filters of warnings belong to the whole process.
+    Once in a process, and nothing of it if it is not `allowed` or SCIROCCO_CACHE is "off": settings of JAX and the
+    filters of warnings belong to the whole process.
     """
     global _has_begun
     if not _has_begun and allowed and not _is_off():
         _has_begun = True
-        jax.monitoring.register_event_duration_secs_listener(_after_compiling)
         keep()
 
 
@@ -137,73 +133,78 @@ def _set_precision(wide: bool) -> None:
 
 
 class Program:
-    """`jax.jit` with options for the compiler of GPUs; it cannot be nested in another."""
+    """`jax.jit` with options for the compiler of GPUs, for each value of static arguments; it cannot be nested."""
 
-    def __init__(self, function: Callable[..., Any], static_argnums: tuple[int, ...], options: dict[str, Any]):
-        self._function, self._static, self._options = function, static_argnums, options
+    def __init__(self, function: Callable[..., Any], num_static: int, options: dict[str, Any]):
+        self._function, self._num_static, self._options = function, num_static, options
+        self._made = functools.cache(self._make)
         self._ahead: list[tuple[tuple[Any, ...], Future[Any]]] = []
 
-    @functools.cached_property
-    def _jitted(self) -> Any:
+    def of(self, *static: Any) -> Any:
+        """The program for these static arguments, a function of the others: looked up once where it is called often."""
+        if self._ahead:  # JAX would compile what is being compiled a second time
+            wait([future for known, future in self._ahead if known == static])
+            self._ahead = [each for each in self._ahead if not each[1].done()]
+        return self._made(*static)
+
+    def _make(self, *static: Any) -> Any:
         options = None
         if jax.default_backend() == "gpu":
             options = accepted(tuple(self._options.items()), os.environ.get("XLA_FLAGS", ""))
-        return jax.jit(self._function, static_argnums=self._static, compiler_options=options)
+        return jax.jit(functools.partial(self._function, *static), compiler_options=options)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program."""
-        if self._ahead:  # JAX would compile what is being compiled a second time
-            own = self._static_of(arguments)
-            wait([future for static, future in self._ahead if static == own])
-            self._ahead = [each for each in self._ahead if not each[1].done()]
-        return self._jitted(*arguments)
+        return self.of(*arguments[: self._num_static])(*arguments[self._num_static :])
 
     def expect(self, arguments: tuple[Any, ...], future: Future[Any]) -> None:
         """What compiles the program for these arguments in another thread."""
-        self._ahead.append((self._static_of(arguments), future))
-
-    def _static_of(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(arguments[number] for number in self._static)
+        self._ahead.append((arguments[: self._num_static], future))
 
     def lower(self, *arguments: Any) -> Any:
         """The lowered program for these arguments."""
-        return self._jitted.lower(*arguments)
+        return self._made(*arguments[: self._num_static]).lower(*arguments[self._num_static :])
 
     def eval_shape(self, *arguments: Any) -> Any:
         """Shapes and types of the results for these arguments."""
-        return self._jitted.eval_shape(*arguments)
+        return self._made(*arguments[: self._num_static]).eval_shape(*arguments[self._num_static :])
 
     def clear_cache(self) -> None:
         """Drop what was compiled."""
-        self._jitted.clear_cache()
+        self._made.cache_clear()
 
 
-def setup_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
+    """A decorator for functions that are compiled as JAX does it by itself."""
+    return lambda function: Program(function, num_static, {})
+
+
+def setup_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run a few times before a run.
 
     A GPU would try out kernels for every product of matrices, which takes ten times as long as to compile the rest.
     """
-    return lambda function: Program(function, static_argnums, _UNTRIED)
+    return lambda function: Program(function, num_static, _UNTRIED)
 
 
-def setup_loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def setup_loop_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run a few times before a run and consist of loops: both options."""
-    return lambda function: Program(function, static_argnums, _UNTRIED | AS_GRAPH)
+    return lambda function: Program(function, num_static, _UNTRIED | AS_GRAPH)
 
 
-def loop_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def loop_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that consist of loops.
 
     By default the host drives a loop on a GPU: it starts each kernel, and the call returns when the last one has
     started. Recorded as one graph, the loop runs by itself, and kernels that do not depend on each other at the same
     time.
     """
-    return lambda function: Program(function, static_argnums, AS_GRAPH)
+    return lambda function: Program(function, num_static, AS_GRAPH)
 
 
-def library_program(*static_argnums: int) -> Callable[[Callable[..., Any]], Program]:
+def library_program(num_static: int = 0) -> Callable[[Callable[..., Any]], Program]:
     """A decorator for functions that run once per draw: of products of matrices only cuBLAS's kernels are tried."""
-    return lambda function: Program(function, static_argnums, _BY_LIBRARY)
+    return lambda function: Program(function, num_static, _BY_LIBRARY)
 
 
 _UNTRIED: dict[str, Any] = {"xla_gpu_autotune_level": 0}  # no kernels are tried out
@@ -285,11 +286,11 @@ def _memory_trimmer() -> Callable[[int], int] | None:
 _trim_memory = _memory_trimmer()
 
 
-def _after_compiling(event: str, duration_secs: float, **_: str | int) -> None:
-    """Return memory that is free after a program was compiled.
+def give_back() -> None:
+    """Return free memory once the programs of a run are compiled.
 
     The compiler takes about 100 MB for a program, in several threads, for each of which glibc keeps what was freed: a
     set-up of a dozen programs would leave the process with half a GB that it does not use.
     """
-    if event == _COMPILED and duration_secs > _WORTH_FREEING and _trim_memory is not None:
+    if _has_begun and _trim_memory is not None:
         _trim_memory(0)

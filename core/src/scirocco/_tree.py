@@ -110,17 +110,6 @@ def cited(phrase: str, keys: str) -> Callable[[T], T]:
     return lambda thing: thing
 
 
-def rebuilt(node: T, **fields: Any) -> T:
-    """A copy of a pytree dataclass with other fields, made without its constructor: fields may be tracers or stacks."""
-    known, copy = fields_of(node), object.__new__(type(node))
-    unknown = sorted(fields.keys() - known.keys())
-    if unknown:
-        raise TypeError(f"{type(node).__name__} has no fields {unknown}; it has {sorted(known)}.")
-    for name, value in known.items():
-        object.__setattr__(copy, name, fields.get(name, value))
-    return copy
-
-
 def leaf_names(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[str]:
     """A readable name for each leaf: `beta`, `layers[0].weight`, or `params` for a bare array."""
     paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf)[0]
@@ -154,25 +143,6 @@ def size(tree: PyTree) -> int:
 def nbytes(tree: PyTree) -> int:
     """Bytes in all leaves."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
-    """All numbers as one vector, in the order of `ravel_pytree`, and the way back: on the host, without a program.
-
-    The way back takes arrays (..., d) and returns a tree of arrays (..., *shape), in the dtypes of the tree.
-    """
-    leaves, treedef = jax.tree.flatten(tree)
-    host = [np.asarray(leaf) for leaf in leaves]
-    dtype = jnp.result_type(*host)
-    flat = np.concatenate([leaf.ravel().astype(dtype) for leaf in host])
-    ends = np.cumsum([leaf.size for leaf in host])[:-1]
-
-    def back(numbers: np.ndarray) -> PyTree:
-        parts = zip(np.split(numbers, ends, axis=-1), host, strict=True)
-        shaped = [part.reshape((*part.shape[:-1], *leaf.shape)).astype(leaf.dtype) for part, leaf in parts]
-        return jax.tree.unflatten(treedef, shaped)
-
-    return flat, back
 
 
 def normal_like(key: Key, tree: PyTree, many_normals: int = MANY_NORMALS) -> PyTree:

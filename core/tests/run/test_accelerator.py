@@ -322,7 +322,7 @@ def test_options_of_the_compiler_are_those_that_it_has_and_the_user_has_not_set(
 @pytest.mark.unit
 def test_a_call_waits_for_what_is_compiled_ahead():
     """Else it would be compiled a second time; programs with other static arguments are not waited for."""
-    program, ready, found = _programs.setup_program(0)(lambda n, x: n * x), Future(), []
+    program, ready, found = _programs.setup_program(1)(lambda n, x: n * x), Future(), []
     program.expect((2, 1.0), ready)
     assert program(3, 1.0) == 3.0
     call = threading.Thread(target=lambda: found.append(program(2, 1.0)))

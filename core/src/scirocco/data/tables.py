@@ -265,8 +265,7 @@ class Resident(Table):
 
     def sum(self, summand: Summed, position: Params, key: Key | None = None) -> PyTree:
         """One compiled pass."""
-        function, arguments = self.program(summand, position, key)
-        return function(*arguments)
+        return _sum.of(summand, self.num_rows)(position, self.data, key)
 
     def program(self, summand: Summed, position: Params, key: Key | None = None) -> tuple[Any, tuple[Any, ...]]:
         """The jitted function of `sum`, and its arguments."""
@@ -300,7 +299,7 @@ class WholeFeed(Feed):
         return self.segment
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _sum(summand: Summed, num_rows: int, position: Params, data: Data, key: Key | None) -> PyTree:
     return full_sum(summand, position, data, num_rows, key=key)
 

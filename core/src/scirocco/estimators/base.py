@@ -100,8 +100,8 @@ class Traits:
     remainder: Callable[[Summand, Params, PyTree, Batch], PyTree] | None = None
     """`remainder(summand, position, memory, batch)`: what its expansion leaves out, estimated from a batch, if its
     memory is an expansion with a bound (`sc.Taylor`)."""
-    for_drawn_sums: Any = None
-    """The estimator in place of this one for a block whose sum is drawn at random; None: this one."""
+    for_drawn_sums: Callable[[], Estimator] | None = None
+    """Makes the estimator in place of this one for a block whose sum is drawn at random; None: this one."""
     only_for_setup: tuple[str, ...] = ()
     """Fields that only matter before the first step: they are not stored."""
 
@@ -190,8 +190,8 @@ def around(estimator: Any, centre: Params) -> Any:
 
 def serving(estimator: Estimator, summand_is_drawn: bool) -> Estimator:
     """The estimator for one block of a model, whose sum may be drawn at random."""
-    other: Estimator | None = estimator.traits.for_drawn_sums
-    return other if summand_is_drawn and other is not None else estimator
+    other = estimator.traits.for_drawn_sums
+    return other() if summand_is_drawn and other is not None else estimator
 
 
 def estimate_from_rows(summand: Summand, position: Params, batch: Batch, key: Key | None, kind: str) -> Estimate:

@@ -22,6 +22,7 @@ from scirocco import _checks, _tree
 from scirocco.data import ArraySource, Resident, Streamed, as_source, to_device
 from scirocco.data.batching import AllRows
 from scirocco.data.tables import Table
+from scirocco.estimators.newton import vector
 from scirocco.types import Array, Data, Key, Params, PyTree, Rows
 
 _PROBES = 4  # random directions in which a change is measured
@@ -50,7 +51,7 @@ def row_sizes(model: Any, table: Table, centre: Params) -> np.ndarray:
     From the model's bound if it has one. Otherwise the change that is measured at the centre along random directions,
     |∇² log p(x_i | θ̂) ξ|, which is as good for choosing probabilities: estimates are unbiased for any.
     """
-    squares = _tree.vector(table.sum(Squares(model), centre))[0].astype(np.float64)
+    squares = vector(table.sum(Squares(model), centre))[0].astype(np.float64)
     scale = np.where(squares > 0, 1.0 / np.sqrt(np.maximum(squares, 1e-300)), 0.0)
     if model.curvature_bound is not None:
         return bounded_sizes(model, table, centre, scale).spectral ** 2

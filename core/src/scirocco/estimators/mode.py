@@ -31,8 +31,8 @@ from scirocco.estimators.newton import (
     FEW_PARAMETERS,
     WHOLE_WORK,
     Corrected,
+    OnRows,
     WholePass,
-    ascend_on_rows,
     correct,
     descend,
     look,
@@ -150,14 +150,15 @@ def _newton_on(
     model: Any, table: Table, position: Params, rows: Rows, few: int, most: int | None
 ) -> tuple[Corrected | None, float]:
     """Newton's method on these rows, then corrections, and the passes that it took; None if that ends far away."""
-    found, distance, first, looks = ascend_on_rows(model, table.num_rows, position, rows)
-    if not math.isfinite(first):
+    given = OnRows(model, table.num_rows, position, rows)
+    found = given.ascend(given.flat)
+    if found is None:
         raise BadStartError("the log density is not finite at the starting point.")
-    if not distance <= FAR:
+    if not found.distance <= FAR:
         return None, 0.0
-    here = look(model, table, found)
+    here, looks = look(model, table, found.here.seen), found.looks + 1
     if table.num_rows <= few:  # those were all rows
-        return Corrected(here, distance, 1, True), looks
+        return Corrected(here, found.distance, 1, True), looks
     return correct(model, table, _finite(here), rows, most), looks * few / table.num_rows
 
 

@@ -57,6 +57,25 @@ _HESSIAN_NUMBERS = 1 << 23
 """Rows × columns of a Hessian that are evaluated together."""
 
 
+def vector(tree: PyTree) -> tuple[np.ndarray, Callable[[np.ndarray], PyTree]]:
+    """All numbers as one vector, in the order of `ravel_pytree`, and the way back: on the host, without a program.
+
+    The way back takes arrays (..., d) and returns a tree of arrays (..., *shape), in the dtypes of the tree.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    host = [np.asarray(leaf) for leaf in leaves]
+    dtype = jnp.result_type(*host)
+    flat = np.concatenate([leaf.ravel().astype(dtype) for leaf in host])
+    ends = np.cumsum([leaf.size for leaf in host])[:-1]
+
+    def back(numbers: np.ndarray) -> PyTree:
+        parts = zip(np.split(numbers, ends, axis=-1), host, strict=True)
+        shaped = [part.reshape((*part.shape[:-1], *leaf.shape)).astype(leaf.dtype) for part, leaf in parts]
+        return jax.tree.unflatten(treedef, shaped)
+
+    return flat, back
+
+
 class WholePass(NamedTuple):
     """The result of one pass over all rows at a point."""
 
@@ -82,11 +101,11 @@ class Corrected(NamedTuple):
 
 def look(model: Any, table: Table, position: Params) -> WholePass:
     """One pass over all rows."""
-    likelihood, total = table.sum(_ValueAndGradient(model), position)
+    likelihood, total = table.sum(ValueAndGradient(model), position)
     return WholePass(position, total, *_with_prior(model, position, likelihood, total))
 
 
-@setup_program(0)
+@setup_program(1)
 def _with_prior(model: Any, position: Params, likelihood: Array, total: PyTree) -> tuple[PyTree, Array]:
     prior, gradient = jax.value_and_grad(model.log_prior_density)(position)
     return _tree.add(total, gradient), likelihood + prior
@@ -181,7 +200,8 @@ def ascend(
     """
     looks, factor, distance = 0, np.eye(here.at.size), np.inf
     while looks < most and np.all(np.isfinite(here.gradient)):
-        factor, half, distance, curvature = _scaled(here, least)
+        curvature = np.asarray(here.curvature(), np.float64)
+        factor, half, distance = _scaled(curvature, here.gradient, least)
         if distance <= close:
             away = _out_of_a_saddle(curvature)
             sides = [] if away is None else [look(here.at + away), look(here.at - away)]
@@ -213,15 +233,13 @@ def _out_of_a_saddle(curvature: np.ndarray) -> np.ndarray | None:
     return vectors[:, 0] / math.sqrt(-values[0]) / root if values[0] < -_SADDLE else None
 
 
-def _scaled(here: Curve[Any], least: float) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
-    """L, Lᵀg, the distance to the mode that they imply, and minus the Hessian; L = 1 where that is not finite."""
-    curvature = np.asarray(here.curvature(), np.float64)
+def _scaled(curvature: np.ndarray, gradient: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """L, Lᵀg and the distance to the mode that they imply, from minus the Hessian; L = 1 where that is not finite."""
     known = bool(np.all(np.isfinite(curvature)))
-    factor = inverse_root(curvature, least) if known else np.eye(here.at.size)
-    half = factor.T @ here.gradient
+    factor = inverse_root(curvature, least) if known else np.eye(gradient.size)
+    half = factor.T @ gradient
     far = not known and bool(np.any(half))
-    distance = np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
-    return factor, half, distance, curvature
+    return factor, half, np.inf if far else float(np.sqrt(half @ half / max(1, half.size)))
 
 
 def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tuple[WholePass, float, int]:
@@ -231,16 +249,16 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
 
     Returns the best point, its distance to the mode in posterior standard deviations, and the number of passes.
     """
-    flat, back = _tree.vector(here.position)
+    flat, back = vector(here.position)
     device = here.gradient if rows is None else rows
 
     def curvature(at: Params) -> np.ndarray:
         if rows is not None:
-            return np.asarray(hessian_on_rows(model, table.num_rows, at, rows))
+            return np.asarray(_hessian_on_rows(model, table.num_rows, at, rows))
         return np.asarray(table.sum(RowCurvature(model), at), np.float64) + np.asarray(prior_curvature(model, at))
 
     def curve(at: np.ndarray, seen: WholePass) -> Curve[WholePass]:
-        gradient = _tree.vector(seen.gradient)[0].astype(np.float64)
+        gradient = vector(seen.gradient)[0].astype(np.float64)
         return Curve(at, float(seen.log_density), gradient, partial(curvature, seen.position), seen)
 
     def there(at: np.ndarray) -> Curve[WholePass]:
@@ -249,37 +267,75 @@ def descend(model: Any, table: Table, here: WholePass, rows: Rows | None) -> tup
     most = _DESCENT_LOOKS_AT_DISK if table.streamed or rows is None else _DESCENT_LOOKS
     begin = curve(flat.astype(np.float64), here)
     found = ascend(begin, there, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
-    distance = found.distance if found.looks < most else _scaled(found.here, _FLATTEST_ON_ROWS)[2]
+    distance = found.distance
+    if found.looks >= most:
+        last = found.here
+        distance = _scaled(np.asarray(last.curvature(), np.float64), last.gradient, _FLATTEST_ON_ROWS)[2]
     return found.here.seen, distance, found.looks
 
 
-def ascend_on_rows(
-    model: Any, num_rows: int, position: Params, rows: Rows, most: int = _DESCENT_LOOKS
-) -> tuple[Params, float, float, int]:
-    """The mode of the posterior given n rows, each counted N/n times; its distance; the first log density; looks."""
-    flat, back = _tree.vector(position)
+class Peak(NamedTuple):
+    """A mode with its log density and L, where LLᵀ is the covariance of the Gaussian there."""
 
-    def curve(at: np.ndarray) -> Curve[Params]:
-        there = beside(rows, back(at))
-        value, gradient = _on_rows(model, num_rows, there, rows)
-        slope = _tree.vector(gradient)[0].astype(np.float64)
-        curvature = partial(hessian_on_rows, model, num_rows, there, rows)
-        return Curve(at, -float(value), -slope, curvature, there)
+    position: Params
+    log_density: float
+    factor: np.ndarray
 
-    begin = curve(flat.astype(np.float64))
-    found = ascend(begin, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
-    return found.here.seen, found.distance, begin.value, found.looks + 1
+
+class OnRows:
+    """The log posterior given n rows, each counted N/n times: its programs are looked up once for many positions.
+
+    Numbers in vectors are those of positions in the order of `vector`.
+    """
+
+    def __init__(self, model: Any, num_rows: int, position: Params, rows: Rows):
+        self.rows = rows
+        self.flat, self._back = vector(position)
+        self._value_and_gradient = _on_rows.of(model, num_rows)
+        self._hessian = _hessian_on_rows.of(model, num_rows)
+
+    def log_density(self, position: Params) -> float:
+        """The log posterior."""
+        return -float(self._value_and_gradient(beside(self.rows, position), self.rows)[0])
+
+    def curvature(self, position: Params) -> np.ndarray:
+        """Minus its Hessian."""
+        return np.asarray(self._hessian(position, self.rows), np.float64)
+
+    def peak(self, position: Params, least: float, flattest: float, value: float | None = None) -> Peak | None:
+        """The log density at its mode (`value`, if it is known), and the Gaussian there; None if it is not concave."""
+        value, curvature = self.log_density(position) if value is None else value, self.curvature(position)
+        if not np.all(np.isfinite(curvature)) or not math.isfinite(value):
+            return None
+        factor, smallest = whitening(curvature, least)
+        return None if smallest <= flattest else Peak(position, value, factor)
+
+    def climb(self, begin: np.ndarray, above: float, most: int, least: float, flattest: float) -> Peak | None:
+        """The mode that Newton's method ends at; None if it ends elsewhere, or does not begin above a log density."""
+        end = self.ascend(begin, most, above)
+        if end is None or not end.distance <= FAR:
+            return None
+        return self.peak(end.here.seen, least, flattest, end.here.value)
+
+    def ascend(self, begin: np.ndarray, most: int = _DESCENT_LOOKS, above: float = -math.inf) -> Ascent[Params] | None:
+        """The mode, by Newton's method from `begin`; None if the log density there is not finite and above another."""
+
+        def curve(at: np.ndarray) -> Curve[Params]:
+            there = beside(self.rows, self._back(at))
+            value, gradient = self._value_and_gradient(there, self.rows)
+            slopes = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(gradient)]
+            return Curve(at, -float(value), -np.concatenate(slopes), partial(self._hessian, there, self.rows), there)
+
+        here = curve(vector(self._back(begin))[0].astype(np.float64))  # as the programs see it
+        if not above < here.value < math.inf:  # False for NaN
+            return None
+        return ascend(here, curve, most=most, close=_CLOSE_ENOUGH, rounding=1e-7, least=_FLATTEST_ON_ROWS)
 
 
 def programs(model: Any, table: Resident, position: Params, rows: Rows) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of a search with the whole Hessian, with their arguments."""
     of = (model, table.num_rows, position, rows)
-    return [(_on_rows, of), (hessian_on_rows, of), table.program(_ValueAndGradient(model), position)]
-
-
-def log_density_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> float:
-    """The log posterior given n rows, each counted N/n times."""
-    return -float(_on_rows(model, num_rows, beside(rows, position), rows)[0])
+    return [(_on_rows, of), (_hessian_on_rows, of), table.program(ValueAndGradient(model), position)]
 
 
 def beside(rows: PyTree, position: Params) -> Params:
@@ -289,7 +345,7 @@ def beside(rows: PyTree, position: Params) -> Params:
     return jax.device_put(position, first.sharding if alone and first.committed else None)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> tuple[Array, PyTree]:
     return jax.value_and_grad(negative_log_posterior(model, num_rows, rows))(position)
 
@@ -323,9 +379,8 @@ def _unit_diagonal(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return root, (precision + precision.T) / 2 / np.outer(root, root)
 
 
-@setup_program(0, 1)
-def hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
-    """The Hessian of the negative log posterior, from a sample of rows."""
+@setup_program(2)
+def _hessian_on_rows(model: Any, num_rows: int, position: Params, rows: Rows) -> Array:
     flat, unravel = ravel_pytree(position)
     negative = negative_log_posterior(model, num_rows, rows)
     return hessian(lambda x: negative(unravel(x)), flat, jax.tree.leaves(rows)[0].shape[0])
@@ -357,7 +412,7 @@ def _better(there: WholePass, closer: float, here: WholePass, distance: float) -
     return gain > rounding or (gain > -rounding and closer < distance)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: ArrayLike
 ) -> tuple[Params, Array, Array]:
@@ -384,13 +439,13 @@ def _dense_correction(
     model: Any, num_rows: int, position: Params, gradient: PyTree, rows: Rows, damping: float
 ) -> tuple[Params, float, bool]:
     """The same for few parameters, on the host, from a Hessian whose program the search has already."""
-    curvature = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
-    flat, back = _tree.vector(position)
+    curvature = np.asarray(_hessian_on_rows(model, num_rows, position, rows), np.float64)
+    flat, back = vector(position)
     if not np.all(np.isfinite(curvature)):
         return position, np.inf, False
     curvature = curvature + damping * np.diag(np.abs(np.diagonal(curvature)))
     factor = inverse_root(curvature, _FLATTEST_ON_ROWS)
-    half = factor.T @ _tree.vector(gradient)[0].astype(np.float64)
+    half = factor.T @ vector(gradient)[0].astype(np.float64)
     distance = float(np.sqrt(half @ half / max(1, flat.size)))
     found = beside(rows, back(flat + factor @ half))
     return found, distance, bool(np.linalg.eigvalsh(curvature)[0] > 0)
@@ -408,7 +463,7 @@ class RowCurvature:
         return -hessian(lambda x: self.model.log_likelihood_sum(unravel(x), rows, weights), flat, count)
 
 
-@setup_program(0)
+@setup_program(1)
 def prior_curvature(model: Any, position: Params) -> Array:
     """-∇² log prior, a matrix."""
     flat, unravel = ravel_pytree(position)
@@ -416,7 +471,7 @@ def prior_curvature(model: Any, position: Params) -> Array:
 
 
 @dataclass(frozen=True)
-class _ValueAndGradient:
+class ValueAndGradient:
     """Summand (log p(x_i | θ), ∇ log p(x_i | θ)), so that one pass gives both sums."""
 
     model: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from scirocco import _checks
@@ -101,7 +102,7 @@ class Minibatch(_FromRows):
         if self.precision is not None:
             _checks.choice(self.precision, "precision", tuple(PRECISIONS))
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         return Traits(
             can_spread=True,

@@ -22,7 +22,7 @@ from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import bounds
 from scirocco.estimators.base import Context, Estimate, Estimator, Prepared, Summand, Traits, covariance, weighted_sum
 from scirocco.estimators.mode import find_mode
-from scirocco.estimators.newton import hessian, inverse_root
+from scirocco.estimators.newton import hessian, inverse_root, vector
 from scirocco.estimators.variance_reduced import on_real_line
 from scirocco.model import Posterior, WithValue, without_value
 from scirocco.model.base import bare, valued
@@ -174,7 +174,7 @@ class Taylor(Estimator):
             centre,
             factor=real(factor),
             inverse=real(inverse),
-            slope=real(factor.T @ _tree.vector(gradient)[0].astype(np.float64)),
+            slope=real(factor.T @ vector(gradient)[0].astype(np.float64)),
             curvature=real(factor.T @ (prior + parts) @ factor),
             bound=real(np.max(largest.remainder * weights) * _MARGIN if largest.known else np.inf),
             allowance=real(np.max(largest.rounding * weights)),
@@ -253,7 +253,7 @@ def _largest(model: Any, table: Table, centre: Params, factor: np.ndarray, inver
     constant = 1.0 if order == 1 else 0.5 * model.third_bound
     found = table.each(_Magnitudes(model), (centre, np.asarray(factor, dtype)))
     slopes, values = (np.asarray(each, np.float64) for each in found)
-    length = float(np.linalg.norm(inverse @ _tree.vector(centre)[0].astype(np.float64)))
+    length = float(np.linalg.norm(inverse @ vector(centre)[0].astype(np.float64)))
     unit = _ROUNDING * float(jnp.finfo(dtype).eps)
     return _Largest(
         constant * norms.frobenius * norms.spectral**order,
@@ -263,7 +263,7 @@ def _largest(model: Any, table: Table, centre: Params, factor: np.ndarray, inver
     )
 
 
-@setup_program(0)
+@setup_program(1)
 def _prior_hessian(model: Any, centre: Params) -> Array:
     flat, back = ravel_pytree(centre)
     return jax.hessian(lambda x: model.log_prior_density(back(x)))(flat)

@@ -7,6 +7,7 @@ All have the form  total + Σ_{i in S} w_i [f(θ, x_i) - m_i],  where the m_i ar
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
-from scirocco.data.batching import SAMPLING, Batch, Batching, batching
+from scirocco.data.batching import SAMPLING, Batching, batching
 from scirocco.data.tables import OverDevices, Table
 from scirocco.data.unequal import WeightedRows
 from scirocco.errors import InvalidTypeError, InvalidValueError
@@ -47,29 +48,35 @@ class CentredMemory(NamedTuple):
     total: PyTree
 
 
-def _centred_estimate(
-    summand: Summand, position: Params, memory: CentredMemory, batch: Batch, key: Key | None, kind: str
-) -> Estimate:
+class _Centred(Estimator):
     """total + Σ w_i [f(θ, x_i) - f(θ̂, x_i)], the SAME rows in both."""
-    if kind == "none":
-        # rows on several devices: sum the difference over them once
-        own = summand.here if isinstance(summand, OverDevices) else summand
-        here = own.total(position, batch.rows, batch.weights, key)
-        there = own.total(memory.centre, batch.rows, batch.weights, key)
-        difference = _tree.subtract(here, there)
-        if isinstance(summand, OverDevices):
-            difference = summand.across(difference)
-        factor = batch.scale if batch.weights is None else 1.0
-        return Estimate(jax.tree.map(lambda t, change: t + factor * change, memory.total, difference))
-    here, there = summand.each(position, batch.rows, key), summand.each(memory.centre, batch.rows, key)
-    differences = _tree.subtract(here, there)
-    total = _tree.add(memory.total, weighted_sum(differences, batch))
-    return Estimate(total, covariance(differences, batch, kind))
+
+    def estimate(
+        self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
+    ) -> tuple[Estimate, PyTree]:
+        batch, key = context.batch, context.key
+        if noise == "none":
+            # rows on several devices: sum the difference over them once
+            own = summand.here if isinstance(summand, OverDevices) else summand
+            here = own.total(position, batch.rows, batch.weights, key)
+            there = own.total(memory.centre, batch.rows, batch.weights, key)
+            difference = _tree.subtract(here, there)
+            if isinstance(summand, OverDevices):
+                difference = summand.across(difference)
+            factor = batch.scale if batch.weights is None else 1.0
+            return Estimate(jax.tree.map(lambda t, change: t + factor * change, memory.total, difference)), memory
+        here, there = summand.each(position, batch.rows, key), summand.each(memory.centre, batch.rows, key)
+        differences = _tree.subtract(here, there)
+        total = _tree.add(memory.total, weighted_sum(differences, batch))
+        return Estimate(total, covariance(differences, batch, noise)), memory
+
+    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
+        return CentredMemory(position, total)
 
 
 @cited("control variates for the gradient, centred at the mode", "baker2019")
 @pytree_dataclass
-class ControlVariates(Estimator):
+class ControlVariates(_Centred):
     """Σ_i f(θ̂, x_i) + (N/n) Σ_{i in S} [f(θ, x_i) - f(θ̂, x_i)] with a fixed centre θ̂ at the posterior mode.
 
     The variance decreases with |θ - θ̂|², and the posterior concentrates like 1/√N, so a batch size that does not
@@ -129,7 +136,7 @@ class ControlVariates(Estimator):
                 f"{self.optimizer!r}."
             )
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         """Only uniform rows can be spread; random sums have no exact value at a centre."""
         uniform = self.probabilities is None
@@ -140,7 +147,7 @@ class ControlVariates(Estimator):
             can_spread=uniform,
             serves_blocks=not self.is_open,  # probabilities are found for all blocks together
             sampling=self.sampling,
-            for_drawn_sums=Minibatch(self.batch_size, self.sampling),
+            for_drawn_sums=partial(Minibatch, self.batch_size, self.sampling),
             only_for_setup=("optimizer",),
         )
 
@@ -185,14 +192,6 @@ class ControlVariates(Estimator):
         memory = CentredMemory(centre, total)
         return Prepared(centre, memory, report, near_mode=True, gradient=gradient, estimator=found)
 
-    def estimate(
-        self, summand: Summand, position: Params, memory: CentredMemory, context: Context, noise: str = "none"
-    ) -> tuple[Estimate, PyTree]:
-        return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
-
-    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        return CentredMemory(position, total)
-
 
 def on_real_line(centre: Params, model: Any, position: Params, owner: str) -> Params:
     """The user's centre as a position; raises an error for other structures or shapes, and for NaN."""
@@ -215,7 +214,7 @@ def on_real_line(centre: Params, model: Any, position: Params, owner: str) -> Pa
 
 @cited("stochastic variance reduced gradients", "dubey2016 johnson2013")
 @pytree_dataclass
-class SVRG(Estimator):
+class SVRG(_Centred):
     """Control variates whose centre moves to the chain's position every `refresh_every` steps (Johnson & Zhang 2013).
 
     Needs no mode and follows a chain that moves far; costs one pass over the data for every refresh.
@@ -261,7 +260,7 @@ class SVRG(Estimator):
 
             due = context.number % self._every(num_rows) == 0
             memory = jax.lax.cond(due, refresh, lambda old: old, memory)
-        return _centred_estimate(summand, position, memory, context.batch, context.key, noise), memory
+        return super().estimate(summand, position, memory, context, noise)
 
     @property
     def traits(self) -> Traits:
@@ -276,9 +275,6 @@ class SVRG(Estimator):
 
     def _every(self, num_rows: int) -> int:
         return self.refresh_every or max(1, 2 * num_rows // self.batch_size)
-
-    def blank_memory(self, position: Params, total: PyTree, num_rows: int) -> PyTree:
-        return CentredMemory(position, total)
 
     def _next_pass(self, number: int, num_rows: int) -> int | None:
         every = self._every(num_rows)

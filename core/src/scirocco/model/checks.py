@@ -326,13 +326,13 @@ def left_domain(model: Model, params: Params, draws: Params, table: SomeRows) ->
     return None
 
 
-@setup_program(0)
+@setup_program(1)
 def _both_forms(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     alone = jax.vmap(model.log_likelihood_of_one, (None, 0))(position, rows)
     return model.log_likelihoods(position, rows), alone
 
 
-@setup_program(0)
+@setup_program(1)
 def _first_density(model: Model, position: Params, rows: PyTree) -> tuple[Array, Array]:
     values = (
         model.log_likelihoods(position, rows) if model.form != "total" else model.log_likelihood_sum(position, rows)

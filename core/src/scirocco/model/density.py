@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from scirocco.model import units
 from scirocco.model.base import Facts, Posterior, ReadableRows, SomeRows, WithValue, Wrapper, blank, make_room, one_row
 from scirocco.model.checks import asks_for_key, check_density, explain_density, value_and_auxiliary
 from scirocco.model.families import LinearLikelihood
+from scirocco.transforms import Transform
 from scirocco.types import Array, Datum, Key, LogLikelihood, LogPrior, Params, PyTree, Rows
 
 _STATE = (
@@ -214,9 +215,11 @@ class Model(Posterior):
         return cls(likelihood, log_prior, curvature_bound=likelihood.bound, third_bound=third / curvature**1.5)
 
     def _finish(self) -> None:
-        leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
+        leaves, treedef = list[Any](), None
+        if self.transforms is not None:
+            leaves, treedef = jax.tree.flatten(self.transforms, is_leaf=units.is_leaf)
         for leaf in leaves:
-            if not units.is_leaf(leaf):
+            if leaf is not None and not isinstance(leaf, Transform):
                 raise InvalidTypeError(
                     f"`transforms` must contain sc.transforms objects or None, got {leaf!r}. "
                     "For example transforms={'scale': sc.transforms.positive}."
@@ -229,7 +232,7 @@ class Model(Posterior):
         self._jitted = jax.jit(self.log_likelihood)
         self._jitted_prior = None if self.log_prior is None else jax.jit(self.log_prior)
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """What is known about it, and what it offers."""
         return Facts(
@@ -309,7 +312,7 @@ class Model(Posterior):
 
     def log_likelihoods(self, position: Params, rows: Rows, key: Key | None = None) -> Array:
         """One log likelihood per row; if it is random and no key is given, every call has the same draw."""
-        params = self.constrain(position)
+        params = units.constrain(self.transforms, position) if self._transformed else position
         if self.form == "rows":
             return self._call(params, rows, key)
         if self.takes_key:
@@ -486,7 +489,7 @@ class Valued(Wrapper):
         """Gradients and values."""
         return ValuedSum(self.model) if self.reference is None else ChangeSum(self.model, self.reference)
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """The facts of the model, with a value."""
         of = self.model.facts

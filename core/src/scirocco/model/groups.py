@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -169,7 +169,7 @@ class HierarchicalModel(Model):
         other.__setstate__(self.__getstate__() | {"log_likelihood": more})
         return other
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """With what integrals over groups cost, and more precise ones."""
         return replace(super().facts, row_cost=self._row_cost, finer=lambda: self.finer)

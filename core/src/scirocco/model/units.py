@@ -28,32 +28,30 @@ def is_leaf(value: Any) -> bool:
 
 def leafwise(transforms: PyTree, params: Params) -> list[Transform | None]:
     """The transform of each leaf of the parameters, None for those that are unconstrained or not named."""
-    spread = _tree.broadcast_prefix(_completed(transforms, params), params, "transforms", is_leaf=is_leaf)
-    return jax.tree.leaves(spread, is_leaf=is_leaf)
-
-
-def _completed(prefix: PyTree, tree: PyTree) -> PyTree:
-    """The transforms with None for parameters of dicts that are not named."""
-    if is_leaf(prefix):
-        return prefix
-    if isinstance(prefix, dict) and isinstance(tree, dict):
-        for name in prefix:
-            if name not in tree:
+    if transforms is None or isinstance(transforms, Transform):
+        return [transforms] * len(jax.tree.leaves(params))
+    if isinstance(transforms, dict) and isinstance(params, dict):
+        for name in transforms:
+            if name not in params:
                 raise InvalidValueError(
-                    f"`transforms` names {name!r}, which is not a parameter.{_suggestion(name, list(tree))}"
+                    f"`transforms` names {name!r}, which is not a parameter.{_suggestion(name, list(params))}"
                 )
-        prefix = {name: prefix.get(name) for name in tree}
-    elif isinstance(tree, dict):
+        transforms = {name: transforms.get(name) for name in params}
+    elif isinstance(params, dict):
         raise InvalidValueError(
-            f"`transforms` is a {type(prefix).__name__}, but the parameters are a dict: name those that are "
-            f"constrained, e.g. {{{next(iter(tree))!r}: sc.transforms.positive}}. The parameters are {sorted(tree)}."
+            f"`transforms` is a {type(transforms).__name__}, but the parameters are a dict: name those that are "
+            f"constrained, e.g. {{{next(iter(params))!r}: sc.transforms.positive}}. The parameters are "
+            f"{sorted(params)}."
         )
-    parts, node = jax.tree.flatten(prefix, is_leaf=lambda value: value is not prefix)
+    parts, node = jax.tree.flatten(transforms, is_leaf=lambda value: value is not transforms)
     try:
-        below = node.flatten_up_to(tree)  # type: ignore[attr-defined]
-    except (ValueError, TypeError, KeyError):
-        return prefix  # another structure: `broadcast_prefix` says so
-    return jax.tree.unflatten(node, [_completed(*pair) for pair in zip(parts, below, strict=True)])
+        below = node.flatten_up_to(params)  # type: ignore[attr-defined]
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidValueError(
+            f"`transforms` has the structure {jax.tree.structure(transforms, is_leaf=is_leaf)}, which does not match "
+            f"the parameters {jax.tree.structure(params)}. Give one value for all, or one for each named parameter."
+        ) from error
+    return [found for pair in zip(parts, below, strict=True) for found in leafwise(*pair)]
 
 
 def _suggestion(name: str, known: list[str]) -> str:

@@ -189,7 +189,8 @@ def _step(strides: Strides, drawn: PyTree, first: Any, number: Array, offset: Ar
         key = step_key(state.noise_key, now)
         noise, signs, own = noise_and_signs(strides.model, strides.parts, state.sampler.position, key)
         draws = Draws(noise, draws, signs, own)
-    return loop.moved(strides.model, strides.parts, state._replace(number=now), draws)._replace(number=number)
+    moved = strides.parts.scheme.move(strides.model, strides.parts, state._replace(number=now), draws)
+    return moved._replace(number=number)
 
 
 def _steps_from_estimates(strides: Strides, state: KernelState, count: int, drawn: PyTree, first: Any) -> KernelState:

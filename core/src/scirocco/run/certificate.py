@@ -22,7 +22,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from scirocco import _tree
 from scirocco._random import key_of
 from scirocco.data import Table
 from scirocco.diagnostics.chains import check_chains, r_hat_in_digits
@@ -30,6 +29,7 @@ from scirocco.diagnostics.columns import Columns
 from scirocco.diagnostics.measures import ess
 from scirocco.drawing.markup import join, plain_table, tag
 from scirocco.errors import InvalidTypeError, SciroccoError
+from scirocco.estimators.newton import vector
 from scirocco.model.base import finer
 from scirocco.run import setup
 from scirocco.run.choose import limits
@@ -435,7 +435,7 @@ def _through(
 
 def _unraveled(model: Any, draws: Params, flat: np.ndarray) -> Params:
     one = model.unconstrain(jax.tree.map(lambda leaf: np.asarray(leaf[0, 0]), draws))
-    return _tree.vector(one)[1](flat)
+    return vector(one)[1](flat)
 
 
 def _up(value: float, digits: int) -> str:

@@ -76,15 +76,16 @@ class ThreadedChains(DeviceChains):
 
     def __init__(self, problem: Problem, start: Start, plan: Plan, saved: Saved | None = None):
         model, num_chains, keeping = problem.model, plan.num_chains, plan.keeping
-        self.capacity = buffer_capacity(start.position, keeping.gradients_in_loop, 1)
+        keep_gradients = keeping.gradients_in_loop
+        self.capacity = buffer_capacity(start.position, keep_gradients, 1)
         # a superbatch yields at most one draw per batch: a larger buffer would only hold zeros
         room = min(self.capacity, problem.table.steps_in_segment)
-        self._static = (model, keeping.gradients_in_loop, room)
+        self._static = (model, keep_gradients, room)
         self._parts, self._keeping = problem.parts, keeping
         self._streams: list[StreamedParts] = []
         self.first_density: Any = np.zeros(())
         params = model.constrain(start.position)
-        self.reducing = [keeping.reducing.init(params) for _ in range(num_chains)]
+        self.reducing = [keeping.reducing.init(params)] * num_chains
         self.made = [0] * num_chains
         if saved is None:
             self.states = self._begin(problem, start, plan)
@@ -96,10 +97,8 @@ class ThreadedChains(DeviceChains):
     def _begin(self, problem: Problem, start: Start, plan: Plan) -> list[KernelState]:
         (model, _, parts, table), key = problem, plan.key
         if not table.streamed:
-            starts = [
-                start_compiled(model, parts, start, key, np.int32(chain), _number(plan.leader(chain)))
-                for chain in plan.numbers
-            ]
+            begin = start_compiled.of(model)
+            starts = [begin(parts, start, key, np.int32(chain), _number(plan.leader(chain))) for chain in plan.numbers]
             self.first_density = starts[0][1]
             return [state for state, _ in starts]
         begun = [start_streamed(model, parts, table, start, key, chain, plan.leader(chain)) for chain in plan.numbers]
@@ -180,7 +179,7 @@ class ThreadedChains(DeviceChains):
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-@setup_program(0)
+@setup_program(1)
 def _start_all(
     model: Posterior, parts: loop.Parts, begin: loop.Start, key: Key, chains: Array, leaders: Array | None
 ) -> tuple[KernelState, Array]:
@@ -207,7 +206,7 @@ def _advance_all(
     return loop.over_chains(one, states, group_size, parts.estimator.traits.keeps_one_sum)
 
 
-@loop_program(0, 1, 2, 3, 4)
+@loop_program(5)
 def _advance_all_by_draws(
     model: Posterior,
     keep_gradients: bool,

@@ -220,7 +220,7 @@ def values_at(model: Posterior, position: Params, rows: PyTree) -> dict[str, lis
     return {name: values[:1] for name, values in _as_lists(_values(model, points, rows)).items()}
 
 
-@setup_program(0)
+@setup_program(1)
 def _values(model: Posterior, points: Params, rows: PyTree) -> dict[str, Array]:
     return jax.vmap(lambda point: model.values(point, rows))(points)
 

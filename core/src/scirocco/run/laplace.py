@@ -19,7 +19,7 @@ from scirocco.diagnostics.pareto import USABLE, psis
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import Full, find_mode
 from scirocco.estimators.mode import FoundMode
-from scirocco.estimators.newton import FAR, beside, look
+from scirocco.estimators.newton import FAR, beside, look, vector
 from scirocco.model import Model
 from scirocco.run import setup
 from scirocco.run.choose import metric, set_up
@@ -194,9 +194,9 @@ def _at_the_mode(model: Model, table: Any, found: FoundMode, key: Key) -> tuple[
         shape = metric.shape_at(model, table, found.position, "laplace", key)
         if last or shape.flat:
             break
-        flat, back = _tree.vector(found.position)
+        flat, back = vector(found.position)
         root = np.asarray(shape.factor, np.float64)
-        half = root.T @ _tree.vector(found.gradient)[0].astype(np.float64)
+        half = root.T @ vector(found.gradient)[0].astype(np.float64)
         if not _CLOSE < math.sqrt(half @ half / max(1, flat.size)):
             break
         there = look(model, table, beside(found.gradient, back(flat + root @ half)))

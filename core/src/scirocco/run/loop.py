@@ -50,6 +50,10 @@ class KernelState(NamedTuple):
     noise_key: Key
     """The key of the noise of `sc.sample`: step m draws from `step_key(noise_key, m)`; `Kernel.step` has its own."""
 
+    def after(self, number: Array, sampler: Any, gradient: Gradient, memory: PyTree) -> KernelState:
+        """The state of the same chain after step `number`."""
+        return KernelState(sampler, gradient, memory, number, self.batch_key, self.noise_key)
+
 
 CHAIN_AXES: Any = KernelState._make((0, 0, 0, None, 0, 0))
 """For `vmap` over chains: the step number is common to all, so that branches on it remain branches."""
@@ -286,15 +290,8 @@ def start_chain(
 
 def move(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> tuple[KernelState, Info]:
     """One step, and information about it."""
-    state = moved(model, parts, state, draws)
+    state = parts.scheme.move(model, parts, state, draws)
     return state, inform(model, parts, state)
-
-
-def moved(model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
-    """The state after one step."""
-    number = state.number + 1
-    moved, gradient, memory = parts.scheme.move(model, parts, state, number, draws)
-    return KernelState(moved, gradient, memory, number, state.batch_key, state.noise_key)
 
 
 def inform(model: Posterior, parts: Parts, state: KernelState) -> Info:
@@ -337,7 +334,6 @@ class LoopSteps(NamedTuple):
     phase: ArrayLike
     ahead: int
     """Steps whose randomness is drawn together; 1: so many parameters that copying them is expensive."""
-    in_graph: bool
 
 
 class Made(NamedTuple):
@@ -367,29 +363,24 @@ def advance(
     towards the first draw. `in_graph`: the program is one graph on a GPU, in which any loop runs by itself.
     """
     ahead = ahead_steps(parts, state.sampler.position)
-    steps = LoopSteps(model, keep_gradients, parts, num_steps, thin, phase, ahead, in_graph)
+    steps = LoopSteps(model, keep_gradients, parts, num_steps, thin, phase, ahead)
     nothing = jnp.full((), -1, jnp.int32)
     buffers = buffers_for(kept(model, parts, state, keep_gradients), capacity)
     begin = Made(jnp.zeros((), jnp.int32), state, buffers, nothing, nothing)
-    end = jax.lax.while_loop(lambda made: made.done < num_steps, partial(_next_group, steps), begin)
+    group = partial(_whole_group, steps) if in_lockstep() and not in_graph else partial(_group, steps, None)
+    end = jax.lax.while_loop(lambda made: made.done < num_steps, group, begin)
     return end.state, chunk_of(model, end.buffers, (end.bad_step, end.bad_leaf))
 
 
-def _next_group(steps: LoopSteps, made: Made) -> Made:
-    """As many steps as their randomness is drawn for, or those that are left."""
-    left = steps.num_steps - made.done
-    if steps.in_graph or not in_lockstep():
-        return _group(steps, jnp.minimum(steps.ahead, left), made)
-    whole = partial(_group, steps, steps.ahead)
-    return jax.lax.cond(left >= steps.ahead, whole, partial(_rest, steps), made)
+def _whole_group(steps: LoopSteps, made: Made) -> Made:
+    """A group of a fixed length, if so many steps are left."""
+    whole, rest = partial(_group, steps, steps.ahead), partial(_group, steps, None)
+    return jax.lax.cond(steps.num_steps - made.done >= steps.ahead, whole, rest, made)
 
 
-def _rest(steps: LoopSteps, made: Made) -> Made:
-    return _group(steps, steps.num_steps - made.done, made)
-
-
-def _group(steps: LoopSteps, count: Any, made: Made) -> Made:
-    """`count` steps, of which the randomness is drawn together."""
+def _group(steps: LoopSteps, number: int | None, made: Made) -> Made:
+    """So many steps, of which the randomness is drawn together; None: as many as it is drawn for, or are left."""
+    count = jnp.minimum(steps.ahead, steps.num_steps - made.done) if number is None else number
     drawn = draws_of(steps.model, steps.parts, made.state, steps.ahead)
     end = jax.lax.fori_loop(0, count, partial(_step, steps, drawn, made.done), made)
     return end._replace(done=made.done + count)
@@ -398,7 +389,8 @@ def _group(steps: LoopSteps, count: Any, made: Made) -> Made:
 def _step(steps: LoopSteps, drawn: PyTree, done: Array, offset: Array, made: Made) -> Made:
     """One step, whether it has diverged, and the draw if it is due."""
     alone = steps.ahead == 1
-    state = moved(steps.model, steps.parts, made.state, at(drawn, 0 if alone else offset))
+    parts = steps.parts
+    state = parts.scheme.move(steps.model, parts, made.state, at(drawn, 0 if alone else offset))
     code = code_of(state.sampler.position)
     newly = (made.bad_step < 0) & (code > 0)
     bad_step = jnp.where(newly, state.number - 1, made.bad_step)

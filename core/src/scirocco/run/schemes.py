@@ -45,10 +45,8 @@ class Scheme(abc.ABC):
         return type(self) is type(other)
 
     @abc.abstractmethod
-    def move(
-        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
-    ) -> tuple[Any, Gradient, PyTree]:
-        """Step number `number`: the sampler's state after it, the estimate for the next step, and the memory."""
+    def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
+        """The state after a step, with the estimate for the next one."""
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Whether a step is `sampler.step` followed by an estimate at the new position that needs only its batch."""
@@ -132,13 +130,13 @@ class Scheme(abc.ABC):
 class OneMove(Scheme):
     """The step of a `Mover`: it moves, then its drive is estimated at the new position."""
 
-    def move(
-        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
-    ) -> tuple[Any, Gradient, PyTree]:
+    def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
         """The move, and the estimate at the new position."""
-        sampler = cast(Mover, parts.sampler)
+        sampler, number = cast(Mover, parts.sampler), state.number + 1
         moved = sampler.step(state.sampler, state.gradient, draws.noise, state.number)
-        return moved, *self.evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
+        return state.after(
+            number, moved, *self.evaluate(model, parts, moved.position, state.memory, number, *draws[1:])
+        )
 
     def only_moves(self, model: Posterior, parts: Parts) -> bool:
         """Unless the estimate is random beyond its batch."""
@@ -149,11 +147,9 @@ class OneMove(Scheme):
 class ProposedMove(Scheme):
     """The step of a `Proposer`: its drive is estimated at the new position, then it accepts the move or not."""
 
-    def move(
-        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
-    ) -> tuple[Any, Gradient, PyTree]:
+    def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
         """The proposal, the estimate there, and what the sampler chooses."""
-        sampler, noise = cast(Proposer, parts.sampler), draws.noise
+        sampler, noise, number = cast(Proposer, parts.sampler), draws.noise, state.number + 1
         proposal = sampler.step(state.sampler, state.gradient, noise, state.number)
         there, memory = self.evaluate(model, parts, proposal.position, state.memory, number, *draws[1:])
         if sampler.needs.exact_value_every:
@@ -163,7 +159,7 @@ class ProposedMove(Scheme):
             value = jax.lax.cond(due, exact, lambda _: jnp.zeros((), spec.dtype), proposal.position)
             there = there._replace(value=value)
         moved, gradient = sampler.accept(state.sampler, state.gradient, proposal, there, noise, state.number)
-        return moved, gradient, memory
+        return state.after(number, moved, gradient, memory)
 
 
 def _exact_value(model: Posterior, parts: Parts, position: Params) -> Array:
@@ -178,25 +174,23 @@ def _exact_value(model: Posterior, parts: Parts, position: Params) -> Array:
 class AlongTrajectory(Scheme):
     """The step of a `Trajectory`, which asks for exact gradients where it goes."""
 
-    def move(
-        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
-    ) -> tuple[Any, Gradient, PyTree]:
+    def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
         """The end of the trajectory, and the gradient there."""
+        number = state.number + 1
 
         def evaluate(position: Params) -> Gradient:
             return self.evaluate(model, parts, position, state.memory, number, *draws[1:])[0]
 
         sampler = cast(Trajectory, parts.sampler)
-        return *sampler.step(state.sampler, state.gradient, evaluate, draws.noise, number), state.memory
+        end = sampler.step(state.sampler, state.gradient, evaluate, draws.noise, number)
+        return state.after(number, *end, state.memory)
 
 
 @jax.tree_util.register_static
 class BetweenEvents(Scheme):
     """The step of `Events`, which use the estimator's expansion, and single batches for what that leaves out."""
 
-    def move(
-        self, model: Posterior, parts: Parts, state: KernelState, number: Array, draws: Draws
-    ) -> tuple[Any, Gradient, PyTree]:
+    def move(self, model: Posterior, parts: Parts, state: KernelState, draws: Draws) -> KernelState:
         """The state after the events of a step, and the estimate there."""
         summand, memory, left_out = (parts.target(model).summand, state.memory, parts.estimator.traits.remainder)
         assert left_out is not None  # `setup.check_expansion`
@@ -207,9 +201,9 @@ class BetweenEvents(Scheme):
             with products_of(parts.estimator):
                 return known_gradient(left_out(summand, position, memory, batch))
 
-        sampler = cast(Events, parts.sampler)
+        sampler, number = cast(Events, parts.sampler), state.number + 1
         moved = sampler.step(state.sampler, memory.expansion, remainder, draws.noise, state.number)
-        return moved, *self.evaluate(model, parts, moved.position, memory, number, *draws[1:])
+        return state.after(number, moved, *self.evaluate(model, parts, moved.position, memory, number, *draws[1:]))
 
 
 def _check_drive(model: Posterior, sampler: Sampler) -> None:
@@ -319,18 +313,18 @@ class InTurn(Scheme):
         return drive, (*memory[:place], updated, *memory[place + 1 :])
 
     def move(  # type: ignore[override]
-        self, model: BlockModel, parts: Parts, state: KernelState, number: Array, draws: Draws
-    ) -> tuple[Any, Gradient, tuple[PyTree, ...]]:
+        self, model: BlockModel, parts: Parts, state: KernelState, draws: Draws
+    ) -> KernelState:
         """Move every block; the estimate that drives the first block is made after the last block has moved."""
         sampler: Blocks = parts.sampler  # type: ignore[assignment]
         moved, drive, memory = state.sampler, state.gradient, state.memory
         units = (model.constrain, model.unconstrain)
-        count = len(sampler.names)
+        count, number = len(sampler.names), state.number + 1
         for index in range(count):
             moved = sampler.step(index, moved, drive, draws.noise[index], state.number, units)
             following = (index + 1) % count
             drive, memory = self.evaluate(model, parts, moved.position, memory, number, *draws[1:], index=following)
-        return moved, drive, memory
+        return state.after(number, moved, drive, memory)
 
 
 SCHEMES: dict[type, Scheme] = {

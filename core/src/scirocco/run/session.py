@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from scirocco import _checks
+from scirocco._programs import give_back
 from scirocco._random import key_of
 from scirocco.errors import DataChangedError
 from scirocco.run import encoding
@@ -125,6 +126,7 @@ class Session:
                     if "first_chunk" not in self.timing:  # includes compilation, so its time is kept separately
                         self.timing["first_chunk"] = clock.read() | {"steps": self.step - first}
                         clock.restart()
+                        give_back()
                     if self._asked_to_stop:
                         raise KeyboardInterrupt
             consistent = True

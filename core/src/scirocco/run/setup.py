@@ -19,6 +19,7 @@ from scirocco.data.arrays import RowSource
 from scirocco.data.values import Frame, as_numpy
 from scirocco.errors import BadStartError, InvalidTypeError, InvalidValueError
 from scirocco.estimators import Estimator, Referenced
+from scirocco.estimators.newton import vector
 from scirocco.model import Model, Posterior
 from scirocco.model.checks import look_swapped, only_swapped
 from scirocco.model.density import NO_ROW
@@ -387,14 +388,14 @@ def check_expansion(model: Posterior, sampler: Sampler, estimator: Estimator, in
         raise InvalidValueError(f"{name} requires an expansion of second order: use sc.Taylor(order=2).")
 
 
-@setup_program(0)
+@setup_program(1)
 def _prior_slopes(model: Any, points: Params) -> PyTree:
     return jax.vmap(jax.grad(model.log_prior_density))(points)
 
 
 def check_cost_and_prior(model: Any, sampler: Sampler, expansion: Expansion, num_rows: int) -> None:
     """Raise an error if draws would cost more than passes, or unless gradients show that the log prior is quadratic."""
-    flat, back = _tree.vector(expansion.centre)
+    flat, back = vector(expansion.centre)
     looks = float(expansion.bound) * flat.size ** ((expansion.order + 1) / 2)
     if looks > max(_MOST_LOOKS, num_rows):
         raise InvalidValueError(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _tree
+from scirocco._programs import program
 from scirocco.data import Probed, Table
 from scirocco.estimators import full_sum
 from scirocco.estimators.base import next_pass
@@ -65,7 +66,7 @@ def start_streamed(
     return jax.block_until_ready(state), density, streamed
 
 
-start_compiled = partial(jax.jit, static_argnums=0)(loop.start_chain)
+start_compiled = program(1)(loop.start_chain)
 _first_state = jax.jit(loop.first_state)
 
 
@@ -122,7 +123,7 @@ def step_streamed(
         moved, gradient = proposal, there
         if isinstance(parts.sampler, Proposer):
             moved, gradient = _accept(parts.sampler, state, proposal, there, noise)
-        state = KernelState(moved, gradient, memory, state.number + 1, state.batch_key, state.noise_key)
+        state = state.after(state.number + 1, moved, gradient, memory)
         return state, loop.inform(model, parts, state)
     return jax.block_until_ready(step_compiled(model, streamed.at(number)[0], state, key))
 

@@ -21,7 +21,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -213,6 +213,9 @@ class Sampler(abc.ABC):
         return schedules.step_sizes(self.step_size, params, number)
 
 
+S = TypeVar("S", bound=Sampler)
+
+
 class Mover(Sampler):
     """A sampler whose step is one move, driven by the estimate at the current position."""
 
@@ -236,6 +239,16 @@ class Proposer(Sampler):
 
         A Metropolis step chooses between (`proposal`, `there`) and (`state`, `gradient`), for example with `select`.
         """
+
+
+def rebuilt(sampler: S, **fields: Any) -> S:
+    """A copy with other fields, made without the constructor and its checks: fields may be tracers or stacks."""
+    copy, known = object.__new__(type(sampler)), [field.name for field in dataclasses.fields(sampler)]  # type: ignore[arg-type]
+    if unknown := sorted(fields.keys() - set(known)):
+        raise TypeError(f"{type(sampler).__name__} has no fields {unknown}; it has {sorted(known)}.")
+    for name in known:
+        object.__setattr__(copy, name, fields.get(name, vars(sampler)[name]))
+    return copy
 
 
 def check_fields(sampler: Sampler, automatic: bool = False) -> None:

@@ -20,9 +20,9 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _checks
 from scirocco._expansion import Expansion
 from scirocco._random import normal
-from scirocco._tree import cited, derived, pytree_dataclass, rebuilt
+from scirocco._tree import cited, derived, pytree_dataclass
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Average, Gradient, Known, Needs, Sampler
+from scirocco.samplers.base import Average, Gradient, Known, Needs, Sampler, rebuilt
 from scirocco.types import Array, Key, Params, PyTree
 
 Remainder = Callable[[Params, Key], Gradient]

@@ -63,6 +63,8 @@ class SGLD(Mover):
     step_size: Any = None
     temperature: ArrayLike = 1.0
 
+    needs = Needs()
+
     def __post_init__(self) -> None:
         check_fields(self, automatic=True)
 

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from scirocco import _checks, _tree
 from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers.base import Gradient, Known, Mover, Needs, Proposer, Sampler
+from scirocco.samplers.base import Gradient, Known, Mover, Needs, Proposer, Sampler, rebuilt
 from scirocco.samplers.scales import Scales
 from scirocco.types import Array, Key, Params, PyTree
 
@@ -124,7 +124,7 @@ class Preconditioned(Mover):
     def resolve(self, scales: Scales, params: Params) -> Preconditioned:
         """Fill in the measured L, and the inner sampler's hyper-parameters in the scale of u."""
         factor = scales.factor if self.factor is None else self.factor
-        return _tree.rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
+        return rebuilt(self, inner=self.inner.resolve(scales, params), factor=factor)
 
     def check_params(self, params: Params, num_steps: int) -> None:
         if self.factor is not None and self.factor.shape[0] != _tree.size(params):
@@ -156,7 +156,7 @@ def core_of(sampler: Sampler) -> Any:
 
 def with_core(sampler: Any, core: Any) -> Any:
     """`core` in the coordinates of a sampler, by default those of the parameters; None: the coordinates alone."""
-    return _tree.rebuilt(sampler, inner=core) if isinstance(sampler, Preconditioned) else core
+    return rebuilt(sampler, inner=core) if isinstance(sampler, Preconditioned) else core
 
 
 def times(factor: Any, tree: PyTree, transposed: bool = False) -> PyTree:

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scirocco import _checks, _tree
-from scirocco._tree import cited, pytree_dataclass, rebuilt, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidTypeError, InvalidValueError
-from scirocco.samplers.base import Gradient, Known, Mover, Needs, Sampler, is_tuned
+from scirocco.samplers.base import Gradient, Known, Mover, Needs, Sampler, is_tuned, rebuilt
 from scirocco.samplers.scales import Scales
 from scirocco.samplers.trajectories import Trajectory
 from scirocco.types import Array, Key, Params, PyTree

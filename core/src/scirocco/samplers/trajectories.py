@@ -14,9 +14,9 @@ from jax.flatten_util import ravel_pytree
 
 from scirocco import _checks, _tree
 from scirocco._extras import require
-from scirocco._tree import cited, pytree_dataclass, rebuilt, static
+from scirocco._tree import cited, pytree_dataclass, static
 from scirocco.errors import InvalidValueError
-from scirocco.samplers.base import Gradient, Known, Needs, Sampler
+from scirocco.samplers.base import Gradient, Known, Needs, Sampler, rebuilt
 from scirocco.samplers.jumps import Jumps
 from scirocco.samplers.preconditioned import times
 from scirocco.samplers.scales import Scales

@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from scirocco import _tree
-from scirocco._tree import pytree_dataclass, rebuilt, static
+from scirocco._tree import pytree_dataclass, static
 from scirocco.data.tables import Table
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.estimators import SAGA, Context, Estimate, Prepared
 from scirocco.estimators.variance_reduced import TableMemory
 from scirocco.model import Posterior
 from scirocco.samplers import Gradient, Known, Mover, Needs, Sampler, Scales
+from scirocco.samplers.base import rebuilt
 from scirocco.types import Array, Key, Params, PyTree, Rows
 from scirocco_latent.factorisation.density import TABLES, Compact, RatingSum
 

@@ -30,6 +30,7 @@ from scirocco.analysis.tuning import tune
 from scirocco.run.choose.tuning import Tuning
 from scirocco.run.progress import Clock
 from scirocco.samplers import SGLD, Preconditioned, Sampler
+from scirocco.samplers.base import rebuilt
 from scirocco_papers.base import Outcome, Settings
 from scirocco_papers.small_posteriors.problems import NAMES, SmallPosterior, small_posterior
 from scirocco_papers.small_posteriors.truth import truth
@@ -174,7 +175,7 @@ def first_guess(tuning: Tuning) -> float:
 def with_step(sampler: Sampler, step_size: float) -> Sampler:
     """Another step size, in the same coordinates."""
     if isinstance(sampler, Preconditioned):
-        return _tree.rebuilt(sampler, inner=SGLD(step_size))
+        return rebuilt(sampler, inner=SGLD(step_size))
     return SGLD(step_size)
 
 

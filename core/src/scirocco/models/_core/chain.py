@@ -191,14 +191,14 @@ class HostChains(Chains):
 
     def __init__(self, chains: Sequence[Chain], spec: Spec, capacity: int = 1):
         self.chains, self.spec, self.capacity = chains, spec, capacity
+        self._workers = min(len(self.chains), available_cores())
         self._pool: ThreadPoolExecutor | None = None
 
     def _each(self, function: Any) -> list[Any]:
-        workers = min(len(self.chains), available_cores())
-        if workers == 1:
+        if self._workers == 1:
             return [function(chain) for chain in self.chains]
         if self._pool is None:  # also after `close`: a fit with a time limit has two sessions
-            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="chain")
+            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="chain")
         return list(self._pool.map(function, self.chains))
 
     def advance(self, num_steps: int, thin: int) -> HostChunk:

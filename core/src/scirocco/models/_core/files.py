@@ -8,9 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from scirocco import _tree
 from scirocco.errors import InvalidTypeError, InvalidValueError
 from scirocco.run import encoding, loading, records
 from scirocco.run.encoding import decode, encode
@@ -37,7 +37,12 @@ def note(
     name: str, settings: Mapping[str, Any], told: Mapping[str, Any], values: Sequence[type] = ()
 ) -> dict[str, str]:
     """The note of a model: arguments of its constructor, which may be of the classes `values`, and its JSON."""
-    written = {key: _written(value, values) for key, value in settings.items()}
+    plain = {key: _plain(value) for key, value in settings.items() if type(value) not in values}
+    written = dict(encode(plain)["dict"])
+    for key, value in settings.items():
+        if type(value) in values:
+            parts = dict(vars(value)) if dataclasses.is_dataclass(value) else value._asdict()
+            written[key] = {"value": type(value).__name__, "parts": dict(encode(parts)["dict"])}
     return {_NOTE + name: json.dumps({"settings": written, "told": told})}
 
 
@@ -89,15 +94,11 @@ def add_arrays(run: Run, arrays: Mapping[str, np.ndarray]) -> None:
             store.commit(store.read_state() | encoding.save_fitted(arrays), store.progress)
 
 
-def _written(value: Any, values: Sequence[type]) -> Any:
-    if type(value) in values:
-        parts: dict[str, Any] = vars(value) if dataclasses.is_dataclass(value) else value._asdict()
-        return {"value": type(value).__name__, "parts": {key: encode(part) for key, part in parts.items()}}
-    if _tree.is_array(value) and value.shape == ():
-        value = value.item()
-    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
-        value = value.tolist()
-    return encode(value)
+def _plain(value: Any) -> Any:
+    """An array of one number as that number, one of strings as a list."""
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)) and not value.shape:
+        return value.item()
+    return value.tolist() if isinstance(value, np.ndarray) and value.dtype.kind in "OUS" else value
 
 
 def _is_code(written: Any) -> bool:

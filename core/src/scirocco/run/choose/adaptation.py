@@ -19,7 +19,7 @@ from scirocco._random import SeedPurpose
 from scirocco.diagnostics.measures import rhat
 from scirocco.errors import BadStartError
 from scirocco.estimators.mode import some_rows
-from scirocco.estimators.newton import log_density_on_rows
+from scirocco.estimators.newton import OnRows, vector
 from scirocco.model import Model
 from scirocco.reducers import Reducing
 from scirocco.run import setup
@@ -60,10 +60,10 @@ def adapt(problem: Problem, ready: Ready, plan: Plan, params: Params) -> tuple[P
         if ready.report.get("roundness", 0.0) >= limits.LIMITS.no_shape:
             search, chosen = _better(search, problem, _at_start(problem, ready, params, plan.key), own, params)
         for length in _WINDOWS[1:]:
-            search.reshape(search.window(length))
+            search.reshape(length)
         while search.disagreement > limits.LIMITS.adapted_r_hat and search.steps < limits.LIMITS.most_adaptation_steps:
-            search.reshape(search.window(_WINDOWS[-1]))
-        search.window(_LAST)
+            search.reshape(_WINDOWS[-1])
+        search.set(step_size=search.window(_LAST)[1])
     finally:
         search.chains.close()
     report = {"steps": search.steps, "chains": count, "acceptance_rate": search.acceptance} | chosen
@@ -120,7 +120,7 @@ def _places(ready: Ready, spread: float, plan: Plan) -> Params:
         return scattered(ready.start.position, ready.sampler.known.factor, spread, plan.num_chains, plan.seed)
     shares = np.cumsum(np.exp(jumps.log_weights - np.max(jumps.log_weights)))
     at = np.searchsorted(shares / shares[-1], (np.arange(plan.num_chains) + 0.5) / plan.num_chains)
-    back = _tree.vector(ready.start.position)[1]
+    back = vector(ready.start.position)[1]
     normals = np.random.default_rng([plan.seed, SeedPurpose.PLACES]).standard_normal(np.shape(jumps.centres[at]))
     return back(jumps.centres[at] + spread * np.einsum("cij,cj->ci", jumps.factors[at], normals))
 
@@ -130,21 +130,20 @@ def spread_out(problem: Problem, ready: Ready, plan: Plan) -> Ready:
     position, factor = ready.start.position, ready.sampler.known.factor
     if factor is None or plan.num_chains * _tree.size(position) > limits.LIMITS.spread_out_numbers:
         return ready
-    rows = some_rows(problem.model, problem.table, plan.key)
+    given = OnRows(problem.model, problem.table.num_rows, position, some_rows(problem.model, problem.table, plan.key))
     for spread in _SPREADS:
         places = scattered(position, factor, spread, plan.num_chains, plan.seed)
         some = [
             jax.tree.map(lambda leaf, n=number: leaf[n], places) for number in range(min(plan.num_chains, _LOOKED_AT))
         ]
-        values = [log_density_on_rows(problem.model, problem.table.num_rows, one, rows) for one in some]
-        if np.all(np.isfinite(values)):
+        if np.all(np.isfinite([given.log_density(one) for one in some])):
             return ready._replace(start=ready.start._replace(places=places))
     return ready
 
 
 def scattered(position: Params, factor: Any, spread: float, count: int, seed: int) -> Params:
     """`count` points around `position`, with so many times the standard deviations of L: leaves (point, ...)."""
-    flat, back = _tree.vector(position)
+    flat, back = vector(position)
     normals = np.random.default_rng([seed, SeedPurpose.PLACES]).standard_normal((count, flat.size))
     return back(flat + spread * rows_times(np.asarray(factor), normals))
 
@@ -181,7 +180,7 @@ class _Search:
     def settle(self) -> None:
         """A first step size and a first window."""
         self.find_scale()
-        self.reshape(self.window(_WINDOWS[0]))
+        self.reshape(_WINDOWS[0])
 
     def log_mass(self) -> float:
         """The posterior's mass where the chains are, up to a constant: of a Gaussian with L, at their log densities."""
@@ -190,20 +189,21 @@ class _Search:
         entropy = np.sum(np.log(np.abs(np.diagonal(factor) if factor.ndim == 2 else factor)))
         return float(np.mean(values) + entropy)
 
-    def window(self, length: int) -> np.ndarray:
-        """Positions (chain, step, d) while the step size follows the acceptance to end as a mean of the second half."""
-        positions, logs = [], []
+    def window(self, length: int) -> tuple[np.ndarray, float]:
+        """Positions (chain, step, d) while the step size follows the acceptance, and its mean over the second half."""
+        positions, logs = [], list[float]()
         for block in range(length // _BLOCK):
+            if logs:
+                self.set(step_size=math.exp(logs[-1]))
             positions.append(flat_positions(self.model, self.advance(_BLOCK)))
             gain = 1.5 / (block + 1) ** 0.6
             log = math.log(self.sampler.step_size) + gain * (self.acceptance - self.sampler.target_acceptance)
             logs.append(log)
-            self.set(step_size=math.exp(log))
-        self.set(step_size=math.exp(float(np.mean(logs[len(logs) // 2 :]))))
-        return np.concatenate(positions, axis=1)
+        return np.concatenate(positions, axis=1), math.exp(float(np.mean(logs[len(logs) // 2 :])))
 
-    def reshape(self, positions: np.ndarray) -> None:
-        """L from the covariance of the second half of the window, shrunk towards the L before."""
+    def reshape(self, length: int) -> None:
+        """A window, then L from the covariance of its second half, shrunk towards the L before."""
+        positions, step_size = self.window(length)
         self.disagreement = float(np.nanmax(rhat(positions, "split"), initial=1.0))
         flat = positions[:, positions.shape[1] // 3 :].reshape(-1, positions.shape[-1])
         if self.sampler.jumps is not None:  # the shape of single modes
@@ -214,8 +214,8 @@ class _Search:
         weight = len(flat) / (len(flat) + _PRIOR * (flat.shape[1] if old.ndim == 2 else 1))
         if old.ndim == 1:
             spread = weight * flat.var(axis=0) + (1 - weight) * old**2
-            self.set(factor=np.sqrt(spread).astype(np.float32))
+            self.set(step_size=step_size, factor=np.sqrt(spread).astype(np.float32))
             return
         u = np.linalg.solve(old, (flat - flat.mean(axis=0)).T)
         inner = weight * (u @ u.T) / u.shape[1] + (1 - weight) * np.eye(len(u))
-        self.set(factor=(old @ np.linalg.cholesky(inner)).astype(np.float32))
+        self.set(step_size=step_size, factor=(old @ np.linalg.cholesky(inner)).astype(np.float32))

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scirocco.data import ArraySource, Devices
+from scirocco.data import ArraySource, Devices, Resident
 from scirocco.data.arrays import RowSource
 from scirocco.estimators.mode import some_rows
-from scirocco.estimators.newton import log_density_on_rows, look
+from scirocco.estimators.newton import OnRows, ValueAndGradient
 from scirocco.model import Posterior
 from scirocco.run import setup
 from scirocco.run.choose import limits
@@ -151,13 +151,16 @@ class _Squares:
 def _timed(measured: Measured, problem: Problem, position: Params, key: Key) -> Measured:
     """With the seconds of a pass and of a batch: the search for the mode has compiled both."""
     model, table = problem.model, problem.table
-    rows = some_rows(model, table, key)
+    assert isinstance(table, Resident)  # others are not timed
+    whole, (summand, num_rows, *inputs) = table.program(ValueAndGradient(model), position)
+    one_pass = whole.of(summand, num_rows)
+    given = OnRows(model, table.num_rows, position, some_rows(model, table, key))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return dataclasses.replace(
         measured,
-        pass_seconds=_seconds(lambda: jax.block_until_ready(look(model, table, position))),
-        some_seconds=_seconds(lambda: log_density_on_rows(model, table.num_rows, position, rows)),
-        some_rows=int(jax.tree.leaves(rows)[0].shape[0]),
+        pass_seconds=_seconds(lambda: jax.block_until_ready(one_pass(*inputs))),
+        some_seconds=_seconds(lambda: given.log_density(position)),
+        some_rows=int(jax.tree.leaves(given.rows)[0].shape[0]),
         at_once=float(cores) if jax.default_backend() == "cpu" else 1.0,
     )
 

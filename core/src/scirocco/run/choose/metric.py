@@ -278,7 +278,7 @@ def _curvature_times(model: Model, table: Table, vectors: np.ndarray, num_rows: 
     return np.ascontiguousarray(total.T, vectors.dtype)
 
 
-@setup_program(0)
+@setup_program(1)
 def _prior_times(model: Model, position: Params, vectors: Array) -> Array:
     return _products(model.log_prior_density, position, vectors)
 
@@ -298,7 +298,7 @@ def _over_rows(summand: Any, table: Table, position: Params, work_per_row: int, 
     return found if some is table else np.asarray(table.num_rows / some.num_rows * found, found.dtype)
 
 
-@setup_program(0)
+@setup_program(1)
 def _prior_diagonal(model: Model, position: Params) -> Array:
     """The diagonal of the prior's curvature, from one product with ones: exact for independent parameters."""
     ones = jax.tree.map(jnp.ones_like, position)
@@ -306,7 +306,7 @@ def _prior_diagonal(model: Model, position: Params) -> Array:
     return -ravel_pytree(product)[0]
 
 
-@setup_program(0)
+@setup_program(1)
 def _exact_prior_diagonal(model: Model, position: Params) -> Array:
     """The same from one product for each parameter."""
     flat, unravel = ravel_pytree(position)

@@ -7,6 +7,7 @@ factors and squares have; points far away find others, if they are not too narro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,18 +16,14 @@ import numpy as np
 
 from scirocco import _tree
 from scirocco._random import SeedPurpose
-from scirocco.estimators.newton import (
-    FAR,
-    ascend_on_rows,
-    hessian_on_rows,
-    log_density_on_rows,
-    prior_curvature,
-    whitening,
-)
+from scirocco.estimators.newton import OnRows, Peak, prior_curvature
 from scirocco.model import Model
 from scirocco.run.choose import limits
 from scirocco.samplers import Jumps
 from scirocco.types import Params, PyTree, Rows
+
+_FLAT = (1e-6, 1e-5)
+"""Smallest eigenvalue of a Hessian with unit diagonal that is believed, and that of a mode."""
 
 
 class WeighedMode(NamedTuple):
@@ -41,41 +38,39 @@ class WeighedMode(NamedTuple):
 
 def other_modes(model: Model, num_rows: int, mode: Params, start: Params, rows: Rows) -> list[WeighedMode]:
     """All modes that were found, that of the most mass first; `mode` is one of them."""
-    flat, back = _tree.vector(mode)
-    if flat.size > limits.LIMITS.mode_parameters:
+    here = _flat(mode)
+    if here.size > limits.LIMITS.mode_parameters:
         return []
-    here = flat.astype(np.float64)
-    found = [found for found in [_mode(model, num_rows, mode, rows)] if found is not None]
-    if not found:
+    given = OnRows(model, num_rows, mode, rows)
+    top = given.peak(mode, *_FLAT)
+    if top is None:
         return []
-    level = log_density_on_rows(model, num_rows, mode, rows)
+    found, above = [_weighed(top)], top.log_density - limits.LIMITS.negligible_mass * max(1.0, 0.5 * here.size)
     deviations = np.sqrt(np.sum(found[0].factor ** 2, axis=1))
     for point in _images(mode):
-        value = log_density_on_rows(model, num_rows, point, rows)
-        if value > level - limits.LIMITS.negligible_mass * max(1.0, 0.5 * flat.size):
-            _add(found, model, num_rows, point, rows)
+        _add(found, given, _flat(point), above)
     away = np.maximum.reduce([np.abs(_flat(start) - here), 10 * deviations, np.abs(here)])
-    prior = _prior(model, mode)
+    prior = _prior(model, mode, here)
     random = np.random.default_rng([SeedPurpose.MODES])
     searches, last = 0, 0
     while searches < limits.LIMITS.most_mode_searches and searches - last < limits.LIMITS.mode_searches * len(found):
-        known = np.stack([_flat(one.position) for one in found])
+        known = np.stack([one.flat for one in found])
         beyond = np.maximum(away, 2 * known.std(axis=0)) * limits.LIMITS.mode_reach ** random.random()
         pair = known[random.integers(len(known), size=2)]
         between = pair.mean(axis=0), np.maximum(0.5 * np.abs(pair[1] - pair[0]), 5 * deviations)
         places = [(known.mean(axis=0), beyond), between, *prior] if len(known) > 1 else [(here, beyond), *prior]
         centre, spread = places[searches % len(places)]
         searches += 1
-        if _add(found, model, num_rows, back(centre + spread * random.standard_normal(flat.size)), rows):
+        if _add(found, given, centre + spread * random.standard_normal(here.size)):
             last = searches
     found.sort(key=lambda one: -one.log_mass)
     return [one for one in found if one.log_mass > found[0].log_mass - limits.LIMITS.negligible_mass]
 
 
-def _prior(model: Model, mode: Params) -> list[tuple[np.ndarray, np.ndarray]]:
+def _prior(model: Model, mode: Params, flat: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """The mode, and the standard deviations of the prior there; none if it is improper."""
     curvature = np.diagonal(np.asarray(prior_curvature(model, mode), np.float64))
-    return [(_flat(mode), 1 / np.sqrt(curvature))] if np.all(curvature > 0) else []
+    return [(flat, 1 / np.sqrt(curvature))] if np.all(curvature > 0) else []
 
 
 def _images(mode: Params) -> Iterator[Params]:
@@ -100,13 +95,13 @@ def _images(mode: Params) -> Iterator[Params]:
             )
 
 
-def _add(found: list[WeighedMode], model: Model, num_rows: int, point: Params, rows: Rows) -> bool:
-    """Climb from a point, and keep where it ends if that is a mode, and a new one that matters."""
-    if not np.isfinite(log_density_on_rows(model, num_rows, point, rows)):
+def _add(found: list[WeighedMode], given: OnRows, point: np.ndarray, above: float = -math.inf) -> bool:
+    """Climb from a point above a log density, and keep where it ends if that is a mode, and a new one that matters."""
+    peak = given.climb(point, above, limits.LIMITS.mode_looks, *_FLAT)
+    if peak is None:
         return False
-    position, distance, _, _ = ascend_on_rows(model, num_rows, point, rows, most=limits.LIMITS.mode_looks)
-    mode = _mode(model, num_rows, position, rows) if distance <= FAR else None
-    if mode is None or any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
+    mode = _weighed(peak)
+    if any(_distance(mode, other) <= limits.LIMITS.modes_apart for other in found):
         return False
     best = max(other.log_mass for other in found)
     if mode.log_mass < best - limits.LIMITS.negligible_mass:
@@ -115,16 +110,10 @@ def _add(found: list[WeighedMode], model: Model, num_rows: int, point: Params, r
     return True
 
 
-def _mode(model: Model, num_rows: int, position: Params, rows: Rows) -> WeighedMode | None:
-    """The mode with its mass; None if the log density is not concave there."""
-    value = log_density_on_rows(model, num_rows, position, rows)
-    precision = np.asarray(hessian_on_rows(model, num_rows, position, rows), np.float64)
-    if not np.all(np.isfinite(precision)) or not np.isfinite(value):
-        return None
-    factor, smallest = whitening(precision, 1e-6)
-    if smallest <= 1e-5:
-        return None
-    return WeighedMode(position, _flat(position), value + float(np.linalg.slogdet(factor)[1]), factor)
+def _weighed(peak: Peak) -> WeighedMode:
+    """A mode with its mass."""
+    log_mass = peak.log_density + float(np.linalg.slogdet(peak.factor)[1])
+    return WeighedMode(peak.position, _flat(peak.position), log_mass, peak.factor)
 
 
 def _distance(one: WeighedMode, other: WeighedMode) -> float:
@@ -139,14 +128,14 @@ def _length(factor: np.ndarray, change: np.ndarray) -> float:
 
 
 def _flat(position: Params) -> np.ndarray:
-    return _tree.vector(position)[0].astype(np.float64)
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(position)])
 
 
 def jumps_between(modes: list[WeighedMode]) -> Jumps:
     """What joins the modes in a run."""
     factors = [np.linalg.cholesky(one.factor @ one.factor.T) for one in modes]
     return Jumps(
-        np.stack([_flat(one.position) for one in modes]).astype(np.float32),
+        np.stack([one.flat for one in modes]).astype(np.float32),
         np.stack(factors).astype(np.float32),
         np.array([one.log_mass - modes[0].log_mass for one in modes], np.float32),
     )

@@ -28,7 +28,7 @@ from scirocco.errors import BadStartError, InvalidValueError
 from scirocco.estimators import Context, Prepared, approach_mode
 from scirocco.estimators.base import next_pass
 from scirocco.estimators.mode import some_rows
-from scirocco.estimators.newton import DENSE_PARAMETERS, hessian_on_rows, negative_log_posterior
+from scirocco.estimators.newton import DENSE_PARAMETERS, OnRows, negative_log_posterior, vector
 from scirocco.model import Model, without_value
 from scirocco.run.choose import limits, metric, scores
 from scirocco.run.loop import Parts
@@ -95,9 +95,9 @@ def _curvature_on_sample(model: Model, table: Table, position: Params, factor: A
     """The largest curvature in the coordinates of L, on the rows on which the mode was searched for."""
     if factor.shape != (_tree.size(position),) * 2 or len(factor) > DENSE_PARAMETERS:
         return curvature_limit(model, table, position, key_for(key, Purpose.PILOT), factor)
-    curvature = hessian_on_rows(model, table.num_rows, position, some_rows(model, table, key))
+    curvature = OnRows(model, table.num_rows, position, some_rows(model, table, key)).curvature(position)
     lower = np.asarray(factor, np.float64)
-    found = lower.T @ np.asarray(curvature, np.float64) @ lower
+    found = lower.T @ curvature @ lower
     if not np.all(np.isfinite(found)):
         raise BadStartError("the curvature of the log density is not finite at the starting point.")
     return float(np.max(np.abs(np.linalg.eigvalsh((found + found.T) / 2))))
@@ -114,7 +114,7 @@ def noise_of_all(
     is diagonal, which LLᵀ does not notice. Second, the information about each coordinate: the sum of the rows' squared
     gradients at the centre; last, L.
     """
-    flat, back = _tree.vector(centre)
+    flat, back = vector(centre)
     count, num_rows = _noise_rows(model, table, flat.size, factor.size), table.num_rows
     if count < table.num_rows:
         count = min(count, limits.LIMITS.streamed_rows) if table.streamed else count
@@ -200,7 +200,7 @@ def programs(
     model: Model, table: Resident, position: Params, key: Key, noise: bool
 ) -> list[tuple[Any, tuple[Any, ...]]]:
     """The jitted functions of `scores.roundness`, and of a thorough `measure` (`noise`), with their arguments."""
-    flat, back = _tree.vector(position)
+    flat, back = vector(position)
     size = flat.size
     found: list[Any] = [scores.program(model, table, position, key)]
     if noise and table.num_rows <= _noise_rows(model, table, size, size**2):
@@ -294,7 +294,7 @@ def noise_at(
     return _noise_at(model, bare, positions, numbers, factor, memory, key)
 
 
-@setup_program(0)
+@setup_program(1)
 def _noise_at(
     model: Model, parts: Parts, positions: Params, numbers: Array, factor: Any, memory: PyTree, key: Key
 ) -> PyTree:
@@ -371,7 +371,7 @@ def _curvature(model: Model, num_rows: int, rows: PyTree, position: Params, fact
     return _power_iteration(image, position, key)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _curvature_of_all(model: Model, num_rows: int, data: PyTree, position: Params, factor: Any, key: Key) -> Array:
     """The largest curvature, by power iteration with Hessian-vector products over all rows, in chunks."""
     summand = Probed(model.summand)
@@ -406,7 +406,7 @@ def _pull(factor: Any, gradient: PyTree) -> PyTree:
     return gradient if factor is None else times(factor, gradient, transposed=True)
 
 
-@setup_program(0, 1, 2, 3)
+@setup_program(4)
 def _measure(
     model: Model,
     points: int,

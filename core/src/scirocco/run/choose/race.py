@@ -383,7 +383,7 @@ def _with_inner(parts: Parts, inner: Sampler) -> Parts:
     return parts._replace(sampler=inner if parts.sampler is None else with_core(parts.sampler, inner))
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _start(
     shared: bool, model: Model, parts: Parts, inners: Sampler, begin: Start, key: Key, replicates: Array
 ) -> KernelState:
@@ -412,7 +412,7 @@ def _advance_all(
     return jax.vmap(one, in_axes=(0, _axes(shared)), out_axes=(_axes(shared), 0))(inners, states)
 
 
-_advance = setup_loop_program(0, 1, 2)(_advance_all)
+_advance = setup_loop_program(3)(_advance_all)
 
 
 # -- rounds ---------------------------------------------------------------------------------------------------

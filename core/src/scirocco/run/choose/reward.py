@@ -86,7 +86,7 @@ def program(model: Model, judge: Judge, replicates: int, draws: Params, key: Key
     return _sums_over_pairs, (model, block_of(judge), judge, draws, key, pairs, len(both))
 
 
-@setup_loop_program(0, 1)
+@setup_loop_program(2)
 def _sums_over_pairs(
     model: Model, block: int, judge: Judge, draws: Params, key: Key, pairs: Array, num_pairs: Any
 ) -> Array:

@@ -14,7 +14,7 @@ from scirocco import _tree
 from scirocco._programs import setup_program
 from scirocco._random import Purpose, SeedPurpose, key_for
 from scirocco.data import Table
-from scirocco.estimators.newton import look, negative_log_posterior
+from scirocco.estimators.newton import look, negative_log_posterior, vector
 from scirocco.model import Model, Posterior
 from scirocco.run.choose import limits
 from scirocco.samplers.preconditioned import rows_times
@@ -39,7 +39,7 @@ def roundness(model: Model, table: Table, position: Params, factor: Any, key: Ke
         if _tree.size(position) <= limits.LIMITS.double_precision
         else (np.float32, limits.LIMITS.scores_of_many)
     )
-    flat, factor = _tree.vector(position)[0].astype(kind), np.asarray(factor, kind)
+    flat, factor = vector(position)[0].astype(kind), np.asarray(factor, kind)
     u = np.random.default_rng([SeedPurpose.ROUNDNESS]).standard_normal((count, flat.size), kind)
     u[0] = 0.0
     dense, of_sample = factor.ndim == 2 and factor.shape[0] == factor.shape[1], 0.0
@@ -83,12 +83,12 @@ def _line(u: np.ndarray, pulled: np.ndarray) -> tuple[np.ndarray, np.ndarray, fl
 
 def _bends_at(model: Model, table: Table, centre: Params, changes: np.ndarray, key: Key) -> np.ndarray:
     """What is not linear in the change of the score from `centre` to each of some places, on a sample of rows."""
-    flat, back = _tree.vector(centre)
+    flat, back = vector(centre)
     rows = table.random_rows(scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
     return _tree.matrix(_bends(model, table.num_rows, rows, centre, back(changes)), changes.dtype)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _bends(model: Model, num_rows: int, rows: PyTree, centre: Params, changes: Params) -> PyTree:
     slope = jax.grad(negative_log_posterior(model, num_rows, rows))
     here, along = jax.linearize(slope, centre)
@@ -120,13 +120,15 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
 
     Of many rows a sample is used: the exact gradient at `centre` and the change from there over the sample.
     """
-    flat, back = _tree.vector(centre)
+    flat, back = vector(centre)
     affordable = scored_rows(model, table, flat.size)
     rows = table.random_rows(affordable, key_for(key, Purpose.ROUNDNESS), False)
 
+    program = _scores.of(model, table.num_rows)
+
     def scores_on_rows(some: np.ndarray) -> np.ndarray:
         padded = back(np.resize(some, (limits.LIMITS.scores, flat.size)))
-        return _tree.matrix(_scores(model, table.num_rows, rows, padded), positions.dtype)[: len(some)]
+        return _tree.matrix(program(rows, padded), positions.dtype)[: len(some)]
 
     found = [
         scores_on_rows(positions[begin : begin + limits.LIMITS.scores])
@@ -136,7 +138,7 @@ def scores_at(model: Model, table: Table, centre: Params, positions: np.ndarray,
     if table.num_rows <= affordable:
         return scores
     exact = look(model, table, centre).gradient
-    return scores - scores_on_rows(flat[None]) + _tree.vector(exact)[0].astype(positions.dtype)
+    return scores - scores_on_rows(flat[None]) + vector(exact)[0].astype(positions.dtype)
 
 
 def scored_rows(model: Posterior, table: Table, size: int) -> int:
@@ -158,7 +160,7 @@ def least_rows(size: int) -> int:
     return max(64, min(limits.LIMITS.least_rows, limits.LIMITS.least_work // max(1, size)))
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyTree:
     slope = jax.grad(negative_log_posterior(model, num_rows, rows))
     return jax.lax.map(lambda at: _tree.scale(-1.0, slope(at)), positions)
@@ -166,6 +168,6 @@ def _scores(model: Model, num_rows: int, rows: PyTree, positions: Params) -> PyT
 
 def program(model: Model, table: Table, position: Params, key: Key) -> tuple[Any, tuple[Any, ...]]:
     """The jitted function of `scores_at`, with its arguments, so that it can be compiled beforehand."""
-    flat, back = _tree.vector(position)
+    flat, back = vector(position)
     rows = table.random_rows(scored_rows(model, table, flat.size), key_for(key, Purpose.ROUNDNESS), False)
     return _scores, (model, table.num_rows, rows, back(np.zeros((limits.LIMITS.scores, flat.size))))

@@ -29,7 +29,7 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
     """
     if request.ready is not None:
         return _completed(request, request.ready), _composed(request, request.ready), request.ready
-    plan, asked = request.plan, asked_of(request)
+    plan, asked, key = request.plan, asked_of(request), request.plan.key
     measured = measure(request.model, request.source, request.params, request.devices)
     verdict = decide(asked, measured, limits.LIMITS)
     because, problem, ready = "", cast(Problem, None), cast(Ready, None)
@@ -47,12 +47,12 @@ def prepared(request: Request, say: Callable[[str], object] = str) -> tuple[Requ
             start,
             num_steps=plan.num_steps,
             num_chains=plan.num_chains,
-            key=plan.key,
+            key=key,
             free=asked.free and request.devices is None,
             near_mode=verdict.at_mode,
         )
         ready = ready._replace(report=ready.report | report)
-        measured = after(measured, choice.method, problem, ready, plan.key)
+        measured = after(measured, choice.method, problem, ready, key)
         verdict = decide(asked, measured, limits.LIMITS)
     if ready.estimator.traits.is_exact and not request.estimator.traits.is_exact:  # rows in their own order
         problem = _composed(request, ready)

@@ -124,7 +124,7 @@ def _matrix(tree: PyTree) -> np.ndarray:
     return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
-@setup_program(0, 1)
+@setup_program(2)
 def _changes(model: Model, num_rows: int, positions: Params, centre: Params, rows: Rows, index: Array) -> Params:
     middle = jax.tree.map(lambda leaf: leaf[0], centre)
 

@@ -22,6 +22,7 @@ from scirocco.run.choose import limits, metric, pilot, reward
 from scirocco.run.choose.race import Arena, Candidate, Race, Trial, make_candidates
 from scirocco.run.loop import Start
 from scirocco.samplers import Preconditioned, Proposer, Sampler, Scales, preconditioned
+from scirocco.samplers.base import rebuilt
 from scirocco.samplers.preconditioned import core_of, with_core
 from scirocco.types import Key, Params
 
@@ -271,7 +272,7 @@ def _coordinates(arena: Arena, centre: Params, preconditioner: str | None, key: 
         shape = metric.shape_at(model, table, centre, sampler.needs.metric, key)
         if sampler.known.factor is not None:
             shape = shape._replace(factor=np.asarray(sampler.known.factor))
-        return _tree.rebuilt(sampler, factor=shape.factor), shape
+        return rebuilt(sampler, factor=shape.factor), shape
     wanted = automatic if preconditioner in (None, "auto") else preconditioner
     assert wanted is not None
     shape = metric.shape_at(model, table, centre, wanted, key)
