@@ -88,7 +88,7 @@ sc.data.convert("rows.parquet", "rows")
 """,
     "networks": "import flax.linen, equinox, scirocco as sc; sc.models.BNN",
     "data": "import pooch, scirocco as sc; sc.datasets",
-    "compiled": "from scirocco.diffusions import host; assert host.gamma(2.0, size=5, seed=0).shape == (5,)",
+    "compiled": "from scirocco.diffusions import host; assert host.gamma(0, [2.0] * 5).shape == (5,)",
 }
 """What is run with the core and each of its extras ("": none), in an empty folder."""
 
@@ -156,6 +156,13 @@ def environment(
             shell(python, "-m", "venv", folder / "env", cwd=folder)
         else:
             shutil.copytree(base, folder / "env", symlinks=True, copy_function=os.link)
+            for script in (folder / "env" / "bin").iterdir():  # those of the other run its interpreter
+                text = script.read_bytes() if script.is_file() and not script.is_symlink() else b""
+                if text.startswith(b"#!" + str(base).encode()):
+                    mode = script.stat().st_mode
+                    script.unlink()
+                    script.write_bytes(text.replace(str(base).encode(), str(folder / "env").encode()))
+                    script.chmod(mode)
         (folder / "empty").mkdir()
         if requirements:
             shell(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", *requirements, cwd=folder)
@@ -270,7 +277,7 @@ def dist(arguments: argparse.Namespace) -> int:
             CHECKS["data"],
             LATENT,
         ):
-            try_code(*made, code, command=True)
+            try_code(made[0], pathlib.Path(tempfile.mkdtemp(dir=made[1])), code, command=True)
         say_weight(*made)
         (made[1] / "readme").mkdir()
         try_readme(made[0], made[1] / "readme", "README.md")

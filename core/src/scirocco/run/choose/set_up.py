@@ -184,6 +184,10 @@ def _resolved(
     found: dict[str, Any] = {"largest_curvature": scales.largest_curvature}
     if free and scales.factor is not None:
         found["roundness"] = scores.roundness(density, table, position, scales.factor, key)
+        steepest = scores.stiffness_in_tails(density, table, position, scales.factor, key)
+        found["curvature_in_tails"] = steepest
+        largest_curvature = max(scales.largest_curvature, min(steepest, limits.LIMITS.steepest) / limits.LIMITS.stable)
+        scales = scales._replace(largest_curvature=largest_curvature)
         several = several_modes(density, table, position, start.position, key)
         found |= {"modes": modes.describe(density, several)} if several else {}
     setting = parts.sampler.known.foreseen(scales)
