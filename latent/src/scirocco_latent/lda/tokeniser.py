@@ -245,10 +245,10 @@ def count_words(
 ) -> Corpus:
     """The word counts of texts, and the tokeniser with what it has learned from them (`Corpus.tokeniser`).
 
-    `vocabulary`: exactly these words; otherwise the words are learned, most frequent first. Words that are `known` are
-    kept in any case.
+    `vocabulary`: exactly these words, none of which is a stop word; otherwise the words are learned, most frequent
+    first. Words that are `known` are kept in any case.
     """
-    if not may_be_empty:
+    if vocabulary is None:
         tokeniser = tokeniser.learn(texts(), number)
     if tokeniser.ngrams > 1 and not (tokeniser.phrases or known or may_be_empty):
         tokeniser = tokeniser.learn_phrases(texts)
