@@ -161,6 +161,40 @@ def test_few_rows_of_many_numbers(all_rows, changed, tmp_path):
 
 
 @pytest.mark.rotates(3, "defaults")
+@pytest.mark.parametrize("seed", [SEED, 10])
+def test_rare_events(seed):
+    """Twenty ones in 100,000 rows, beside importance weights.
+
+    The curvature in the tails is five times that at the mode: with a step for the mode, chains of seed 10 leave for good.
+    """
+    rng = np.random.default_rng([seed, 8])
+    x = rng.normal(size=(100_000, 5)).astype(np.float32)
+    rates = np.exp(x @ np.array([1.0, -1.0, 0.5, 0.0, 0.0]))
+    y = np.zeros(len(x), np.float32)
+    y[rng.choice(len(x), 20, replace=False, p=rates / rates.sum())] = 1.0
+    model = sc.Model(
+        lambda b, row: row["y"] * (b[0] + row["x"] @ b[1:]) - jnp.logaddexp(0.0, b[0] + row["x"] @ b[1:]),
+        lambda b: -0.5 * b[0] ** 2 / 100 - 0.5 * jnp.sum(b[1:] ** 2) / 9,
+    )
+    run = sc.sample(model, {"x": x, "y": y}, np.zeros(6, np.float32), seed=seed, progress=False)
+    assert "ControlVariates" in run.preparation["chosen"]
+    draws = np.asarray(run.draws, np.float64).reshape(-1, 6)
+    centre, factor = draws.mean(axis=0), np.linalg.cholesky(np.cov(draws.T))
+    u = rng.standard_t(8, size=(600, 6))
+    places = centre + u @ factor.T
+    logits = np.column_stack([np.ones(len(x)), x]) @ places.T
+    logs = y @ logits - np.logaddexp(0.0, logits).sum(axis=0)
+    logs -= 0.5 * places[:, 0] ** 2 / 100 + 0.5 * np.sum(places[:, 1:] ** 2, axis=1) / 9
+    weights = np.exp(logs - logs.max()) * np.prod((1 + u**2 / 8) ** 4.5, axis=1)
+    weights /= weights.sum()
+    assert 1 / np.sum(weights**2) > 90, "the draws are elsewhere"
+    mean = weights @ places
+    sd = np.sqrt(weights @ (places - mean) ** 2)
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 0.3 * sd)
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.2)
+
+
+@pytest.mark.rotates(3, "defaults")
 def test_many_parameters_far_from_gaussian(changed):
     """The signs of sixty parameters are not known: no mode stands for all of it, and the run says so."""
     changed(LIMITS, trajectory_parameters=50)

@@ -126,6 +126,25 @@ def test_a_gaussian_is_round_however_roughly_its_shape_is_known():
         assert scores.roundness(model, table, mode, factor, jax.random.key(0)) < 1e-3
 
 
+def test_the_curvature_in_the_tails_is_that_of_the_skewed_direction():
+    """Counts with rate e^(w · θ) and 20 events, normal in all other directions: the curvature at u is e^(u/√20)."""
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(4, 4)))[0].astype(np.float32)
+    events = np.zeros((64, 1), np.float32)
+    events[:20] = 1.0
+    model = sc.Model(
+        lambda theta, y: y[0] * (turn[0] @ theta) - jnp.exp(turn[0] @ theta) * 20 / 64,
+        lambda theta: -10.0 * jnp.sum((turn[1:] @ theta) ** 2),
+    )
+    table = setup.compose(model, events, sc.SGLD(1.0), sc.Full(), 0).table
+    s = 1 / np.sqrt(20.0)
+    factor, at = s * np.eye(4), np.zeros(4, np.float32)
+    found = scores.stiffness_in_tails(model, table, at, factor, jax.random.key(0))
+    assert found == pytest.approx((np.exp(5 * s) - np.exp(4 * s)) / s, rel=0.02)
+    plain = sc.Model(lambda theta, y: -0.5 * jnp.sum(theta**2) * 20 / 64)
+    table = setup.compose(plain, events, sc.SGLD(1.0), sc.Full(), 0).table
+    assert scores.stiffness_in_tails(plain, table, at, factor, jax.random.key(0)) == pytest.approx(1.0, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("rows", "numbers", "size", "wanted"),
     [
