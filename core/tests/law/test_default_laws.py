@@ -165,7 +165,7 @@ def test_few_rows_of_many_numbers(all_rows, changed, tmp_path):
 def test_rare_events(seed):
     """Twenty ones in 100,000 rows, beside importance weights.
 
-    The curvature in the tails is five times that at the mode: with a step for the mode, chains of seed 10 leave for good.
+    The curvature in the tails is five times that at the mode: with a step for the mode, chains of seed 10 leave.
     """
     rng = np.random.default_rng([seed, 8])
     x = rng.normal(size=(100_000, 5)).astype(np.float32)
