@@ -68,6 +68,8 @@ AFTER = [
     ("few rows, far from Gaussian", done(FEW, "trajectories", 3.0), None, ""),
     ("many rows, round", done(MANY, "scaled", 0.29), None, ""),
     ("many rows, far from Gaussian", done(MANY, "scaled", 0.31), "trajectories", "far_from_gaussian"),
+    ("the same, slowly", done(MANY, "scaled", 0.9, **SLOW), None, ""),
+    ("without any shape, slowly", done(MANY, "scaled", 1.1, **SLOW), "trajectories", "no_shape"),
     ("data that contradict the scale", done(FEW, "trajectories", rounding=2.0), "scaled", "coarse"),
     ("the same, far from Gaussian", done(FEW, "trajectories", 0.5, rounding=2.0), None, ""),
     ("more rows than trajectories can pass over", done(HUGE, "scaled", 0.5), None, ""),

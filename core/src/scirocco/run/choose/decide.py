@@ -105,10 +105,17 @@ def _refuses_trajectories(asked: Asked, measured: Measured, limits: Limits) -> s
 def _instead(asked: Asked, measured: Measured, limits: Limits) -> Choice | None:
     """What a set-up has shown to be better than its method, if anything."""
     roundness = 0.0 if measured.roundness is None else measured.roundness
-    far = f"roundness {roundness:.2g}, above far_from_gaussian ({limits.far_from_gaussian})"
-    if measured.method == "scaled" and roundness > limits.far_from_gaussian:
+    seconds, instead = (predicted(asked, measured, method, limits) for method in ("trajectories", "scaled"))
+    slow = (
+        seconds is not None
+        and instead is not None
+        and (measured.pass_seconds or 0.0) >= limits.least_pass
+        and seconds > max(limits.patience, limits.gain * instead)
+    )
+    far, name = (limits.no_shape, "no_shape") if slow else (limits.far_from_gaussian, "far_from_gaussian")
+    if measured.method == "scaled" and roundness > far:
         if not _refuses_trajectories(asked, measured, limits) and _has_time(asked, measured, limits):
-            return Choice("trajectories", far)
+            return Choice("trajectories", f"roundness {roundness:.2g}, above {name} ({far})")
         if roundness > limits.no_shape and measured.dimension > limits.trajectory_parameters:
             return Choice("networks", f"roundness {roundness:.2g}, above no_shape ({limits.no_shape})")
     if measured.method != "trajectories" or roundness > limits.far_from_gaussian:
@@ -117,16 +124,10 @@ def _instead(asked: Asked, measured: Measured, limits: Limits) -> Choice | None:
         return Choice(
             "scaled", f"the log density is rounded by {measured.least_rounding:.2g}, more than coarse ({limits.coarse})"
         )
-    seconds, instead = (predicted(asked, measured, method, limits) for method in ("trajectories", "scaled"))
-    if seconds is None or instead is None or (measured.pass_seconds or 0.0) < limits.least_pass:
+    if not slow:
         return None
-    if seconds > limits.patience and seconds > limits.gain * instead:
-        return Choice(
-            "scaled",
-            f"trajectories would take about {in_units(seconds)}, more than patience ({limits.patience:g} s), and the "
-            "posterior is round",
-        )
-    return None
+    told = f"trajectories would take about {in_units(seconds or 0.0)}, more than patience ({limits.patience:g} s)"
+    return Choice("scaled", f"{told}, and the posterior is round")
 
 
 def _has_time(asked: Asked, measured: Measured, limits: Limits) -> bool:
