@@ -39,10 +39,7 @@ def fake(monkeypatch):
 
         return Experiment(name, f"A {name} one", "nowhere", run)
 
-    for name in list(scirocco_papers.ALL):
-        monkeypatch.delitem(scirocco_papers.ALL, name)
-    for name in ("good", "bad"):
-        monkeypatch.setitem(scirocco_papers.ALL, name, make(name, name == "good"))
+    monkeypatch.setattr(scirocco_papers, "ALL", {name: make(name, name == "good") for name in ("good", "bad")})
     return scirocco_papers.ALL
 
 

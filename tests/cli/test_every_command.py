@@ -34,12 +34,13 @@ def leaves(group=None, path=""):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A demonstration and an experiment that take no time (they have tests of their own)."""
+    from scirocco import demo
 
     def run(settings):
         return Outcome([Claim("holds", "1", "is 1", True)], {}, lambda figure: None)
 
     monkeypatch.setitem(scirocco_papers.ALL, "good", Experiment("good", "A good one", "nowhere", run))
-    small_demo = types.SimpleNamespace(run_demo=_demo, show_models=lambda seed: None)
+    small_demo = types.SimpleNamespace(**vars(demo) | {"run_demo": _demo, "show_models": lambda seed: None})
     monkeypatch.setitem(sys.modules, "scirocco.demo", small_demo)
 
 

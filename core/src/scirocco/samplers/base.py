@@ -247,7 +247,7 @@ def rebuilt(sampler: S, **fields: Any) -> S:
     if unknown := sorted(fields.keys() - set(known)):
         raise TypeError(f"{type(sampler).__name__} has no fields {unknown}; it has {sorted(known)}.")
     for name in known:
-        object.__setattr__(copy, name, fields.get(name, vars(sampler)[name]))
+        object.__setattr__(copy, name, fields.get(name, getattr(sampler, name)))
     return copy
 
 

@@ -17,10 +17,12 @@ from scirocco.data import fingerprints
 from scirocco.data.arrays import RowSource
 from scirocco.data.native.folder import check_buffers, check_indices, check_stretch
 from scirocco.data.native.header import (
+    FILE_NAME,
     ArrayEntry,
     Header,
     PartialFolder,
     check_unchanged,
+    damaged,
     open_arrays,
     read_header,
     stamp,
@@ -99,6 +101,8 @@ class CorpusSource(RowSource):
         self.header: Header | None = read_header(path)
         if self.header.kind != "corpus":
             raise InvalidValueError(f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path).")
+        if lacking := sorted({"vocabulary_size", "longest_row"} - set(self.header.extra)):
+            raise damaged(path / FILE_NAME, f"`extra` lacks {' and '.join(lacking)}")
         self.num_rows = self.header.num_rows
         self.vocabulary_size: int = self.header.extra["vocabulary_size"]
         self.longest_row: int = self.header.extra["longest_row"]

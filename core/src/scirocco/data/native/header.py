@@ -87,9 +87,9 @@ def read_header(path: Path) -> Header:
     try:
         content = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise _damaged(file, str(error)) from error
+        raise damaged(file, str(error)) from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise _damaged(file, f"its format is not {FORMAT!r}")
+        raise damaged(file, f"its format is not {FORMAT!r}")
     version = content.pop("version", None)
     if version != VERSION:
         raise InvalidValueError(
@@ -99,7 +99,7 @@ def read_header(path: Path) -> Header:
     try:
         return _parse(content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(file, f"{type(error).__name__}: {error}") from error
+        raise damaged(file, f"{type(error).__name__}: {error}") from error
 
 
 def _parse(content: dict[str, Any]) -> Header:
@@ -119,8 +119,6 @@ def _parse(content: dict[str, Any]) -> Header:
     header = Header(arrays=arrays, **content)
     if not all(isinstance(value, int) for value in header.extra.values()):
         raise TypeError("`extra` holds more than whole numbers")
-    if header.kind == "corpus" and not {"vocabulary_size", "longest_row"} <= set(header.extra):
-        raise KeyError("`extra` lacks `vocabulary_size` or `longest_row`")
     if not arrays or header.num_rows < 1:
         raise ValueError("it lists no data")
     if header.kind == "rows" and any(entry.rows != header.num_rows for entry in arrays.values()):
@@ -128,7 +126,8 @@ def _parse(content: dict[str, Any]) -> Header:
     return header
 
 
-def _damaged(file: Path, problem: str) -> InvalidValueError:
+def damaged(file: Path, problem: str) -> InvalidValueError:
+    """The error for a header that cannot be used."""
     return InvalidValueError(
         f"`{file.name}` in {file.parent} cannot be used: {problem}. Convert the data again with overwrite=True."
     )
