@@ -131,6 +131,9 @@ def main() -> None:
     if asked.rare:
         for sampler, settings in (("scir", {}), ("scir_cv", {}), ("scir_cv", {"refresh_every": 500})):
             rare(sampler, 4_000, 100, 20_000, 1, batch_size=100, **settings)
+        for step_size in (0.2, 0.05, 0.025):
+            steps = int(1_200 / step_size)
+            rare("scir_cv", 4_000, 100, steps, 1, batch_size=100, step_size=step_size, stick_step_size=step_size)
         for sampler in ("scir", "scir_cv"):
             rare(sampler, 30_000, 1_000, 10_000, 1)
         return
