@@ -79,9 +79,9 @@ def stiffness_in_tails(model: Model, table: Table, position: Params, factor: Any
     third derivative, v ← T(v, v), where score(rv) ≈ -rv - r² T(v, v) / 2.
     """
     flat, factor = vector(position)[0].astype(np.float64), np.asarray(factor, np.float64)
+    far, step = limits.LIMITS.tails, 1.0
     if factor.ndim != 2 or factor.shape[0] != factor.shape[1]:
         return 1.0
-    far, step = limits.LIMITS.tails, 1.0
 
     def pulled_at(places: np.ndarray) -> np.ndarray:
         scores = scores_at(model, table, position, flat + rows_times(factor, places), key)
@@ -89,15 +89,15 @@ def stiffness_in_tails(model: Model, table: Table, position: Params, factor: Any
 
     u = np.random.default_rng([SeedPurpose.ROUNDNESS, 1]).standard_normal((limits.LIMITS.scores, flat.size))
     v = u / np.linalg.norm(u, axis=1, keepdims=True)
-    here = pulled_at(np.zeros((1, flat.size)))
     for keep in limits.LIMITS.tail_searches:
-        bend = here - pulled_at(far / 2 * v) - far / 2 * v
+        here, *there = pulled_at(np.vstack([np.zeros(flat.size), far / 2 * v]))
+        bend = here - np.array(there) - far / 2 * v
         best = np.argsort(-np.sum(bend * v, axis=1))[:keep]
         lengths = np.linalg.norm(bend[best], axis=1, keepdims=True)
         if not np.all(np.isfinite(bend[best])) or np.max(lengths) < limits.LIMITS.straight:
             break
         v = bend[best] / np.maximum(lengths, limits.LIMITS.straight)
-    inner, outer = (pulled_at(radius * v) for radius in (far - step, far))
+    inner, outer = np.split(pulled_at(np.vstack([(far - step) * v, far * v])), 2)
     steep = np.sum((inner - outer) * v, axis=1) / step
     return float(np.max(np.nan_to_num(steep, posinf=math.inf), initial=1.0))
 
