@@ -160,6 +160,7 @@ FITS = {
 }
 TABLES = ("X", "y", "series", "graph", "users", "items", "ratings", "validation", "X_test", "y_test")
 LONG = ("num_epochs", "max_seconds", "num_steps", "num_samples", "num_burnin", "thin")
+LONG += ("sweeps", "burn_in", "num_starts", "split_merge")
 
 
 @pytest.mark.rotates(2)

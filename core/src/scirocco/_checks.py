@@ -221,6 +221,10 @@ def as_float(value: Any) -> Any:
         return value
 
 
+_LEAST = 1e-150
+"""The smallest positive number that is accepted: its square is a number, too."""
+
+
 def positive(value: object, name: str, owner: str = "", *, allow_zero: bool = False) -> None:
     """Check that a concrete scalar is finite and > 0 (>= 0 with `allow_zero`); tracers pass."""
     of = f" of {owner}" if owner else ""
@@ -230,8 +234,8 @@ def positive(value: object, name: str, owner: str = "", *, allow_zero: bool = Fa
         number = float(value)  # type: ignore[arg-type]
     except Exception:  # a tracer: its value is not known yet, nothing to check
         return
-    if not math.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
-        sign = ">= 0" if allow_zero else "> 0"
+    if not math.isfinite(number) or number < 0 or (number < _LEAST and not (number == 0 and allow_zero)):
+        sign = ">= 0" if allow_zero else "> 0" if number <= 0 else f"at least {_LEAST:g}"
         raise InvalidValueError(f"`{name}`{of} must be finite and {sign}, got {value}.")
 
 

@@ -257,7 +257,7 @@ def sample(
                 "`max_seconds` is a limit for the steps of this process; with `client`, workers make them. Omit one of "
                 "the two."
             )
-    chains_apart = client is not None or (store is not None and resume and CHAINS.is_at(store))
+    chains_apart = client is not None or (store is not None and _checks.flag(resume, "resume") and CHAINS.is_at(store))
     _check_store(store, resume, overwrite, own_folder=not chains_apart)
     request = Request(
         model,

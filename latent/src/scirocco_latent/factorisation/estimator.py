@@ -165,7 +165,7 @@ class BPMF(RatingResults):
         self, data: Ratings, law: Law, start: Params, told: dict[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Program:
         """Exact draws of users and items in turn: `gibbs`."""
-        arranged = gibbs.arranged(data, len(start["users"]), len(start["items"]), self.num_factors)
+        arranged = gibbs.arranged(data, len(start["users"]), len(start["items"]), int(self.num_factors))
         return OwnChains(
             "exact Gibbs sampler: all users given the items, all items given the users, then scales and precisions",
             {"sampler": gibbs.METHOD, "num_factors": self.num_factors, "law": repr(RatingModel(law))},

@@ -67,7 +67,11 @@ def stationary(transitions: Array) -> Array:
     """The stationary distribution of transition matrices (..., K, K)."""
     num = transitions.shape[-1]
     system = np.eye(num) - transitions + 1.0  # π (I - A + 1) = 1
-    found = np.linalg.solve(np.swapaxes(system, -1, -2), np.ones((*transitions.shape[:-2], num, 1)))[..., 0]
+    system, ones = np.swapaxes(system, -1, -2), np.ones((*transitions.shape[:-2], num, 1))
+    try:
+        found = np.linalg.solve(system, ones)[..., 0]
+    except np.linalg.LinAlgError:  # no state is ever left: all are alike
+        found = (np.linalg.pinv(system) @ ones)[..., 0]
     found = np.maximum(found, _LEAST)
     return found / found.sum(axis=-1, keepdims=True)
 

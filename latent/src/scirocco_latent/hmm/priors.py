@@ -76,6 +76,8 @@ def _categorical(given: SeriesData, known: dict[str, Any], categories: Any) -> C
             raise InvalidValueError("`categories` contains a category twice.")
     if not names:
         raise InvalidValueError("all observations are missing.")
+    if any(isinstance(name, bytes) for name in names):
+        raise InvalidTypeError("the categories are bytes: decode them, as in np.char.decode(series).")
     return Categorical(tuple(names), _positive_number(known.get("concentration", 1.0), "concentration"))
 
 

@@ -101,8 +101,9 @@ class CorpusSource(RowSource):
         self.header: Header | None = read_header(path)
         if self.header.kind != "corpus":
             raise InvalidValueError(f"{path} holds plain {self.header.kind}, not a corpus. Use sc.data.open(path).")
-        if lacking := sorted({"vocabulary_size", "longest_row"} - set(self.header.extra)):
-            raise damaged(path / FILE_NAME, f"`extra` lacks {' and '.join(lacking)}")
+        wanted = {"vocabulary_size", "longest_row", "indptr", "indices", "counts"}
+        if lacking := sorted(wanted - {*self.header.extra, *self.header.arrays}):
+            raise damaged(path / FILE_NAME, f"it lacks {' and '.join(lacking)}")
         self.num_rows = self.header.num_rows
         self.vocabulary_size: int = self.header.extra["vocabulary_size"]
         self.longest_row: int = self.header.extra["longest_row"]
