@@ -235,7 +235,7 @@ def positive(value: object, name: str, owner: str = "", *, allow_zero: bool = Fa
     except Exception:  # a tracer: its value is not known yet, nothing to check
         return
     if not math.isfinite(number) or number < 0 or (number < _LEAST and not (number == 0 and allow_zero)):
-        sign = ">= 0" if allow_zero else "> 0" if number <= 0 else f"at least {_LEAST:g}"
+        sign = f"at least {_LEAST:g}" if 0 < number < _LEAST else ">= 0" if allow_zero else "> 0"
         raise InvalidValueError(f"`{name}`{of} must be finite and {sign}, got {value}.")
 
 

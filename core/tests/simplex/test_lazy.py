@@ -219,7 +219,7 @@ def test_bad_columns(columns, error, message):
         (np.array([[1.0, 1.0], [0.0, 1.0]]), 1.0, r"`shapes` must be finite and > 0, got 0.0 at index \(1, 0\)"),
         (1.0, 0.0, "`time`"),
         (1.0, math.nan, "`time`"),
-        (1.0, 1e-305, "too short"),
+        (1.0, 1e-305, "at least 1e-150"),
     ],
 )
 def test_bad_steps(shapes, time, message):

@@ -15,7 +15,6 @@ from scirocco.diffusions.host.draws import compiled
 from scirocco.errors import InvalidTypeError, InvalidValueError
 
 _LAZY = 4  # the purpose, for the seed
-_SHORTEST = 1e-300  # time: one over it is still a double
 _FEW_ENTRIES = 4096  # too few for several threads
 _FIELDS = ("theta", "ahead", "when", "span", "concentration", "excess", "now", "step", "seed")
 _PIECE = 4096  # columns, for sums that are not compiled
@@ -136,7 +135,7 @@ class LazySCIR:
         chosen = self._checked(columns)
         _checks.positive(time, "time")
         length = float(time)
-        if length < _SHORTEST or self.now + length == self.now:
+        if self.now + length == self.now:
             raise InvalidValueError(f"`time` = {time} is too short to be added to the present time, {self.now}.")
         size = (chosen.size, self._theta.shape[1])
         given = arguments.as_real(shapes, "shapes")

@@ -188,10 +188,11 @@ class Regression(FittedModel):
     def _given(self, X: TableLike, y: Any, offset: Any, weights: Any) -> FitInput:
         """The checked input of a fit; features are as precise as they were given."""
         name = type(self).__name__
+        intercept = _checks.flag(self.intercept, "intercept", name)
         if self.formula is None:
-            inputs = plain(X, y, offset, weights, self.intercept, name)
+            inputs = plain(X, y, offset, weights, intercept, name)
         else:
-            inputs = from_formula(self.formula, X, y, offset, weights, self.intercept, name)
+            inputs = from_formula(self.formula, X, y, offset, weights, intercept, name)
         table = features(
             inputs.table,
             name,
@@ -223,7 +224,6 @@ class Regression(FittedModel):
         for setting, value in (("scale", self.scale), ("intercept_scale", self.intercept_scale)):
             if value is not None or setting not in self._from_data:
                 _checks.positive(value, setting, name)
-        _checks.flag(self.intercept, "intercept", name)
         _checks.flag(self.standardise, "standardise", name)
         _checks.positive_int(self.num_prediction_draws, "num_prediction_draws")
 
